@@ -23,7 +23,7 @@ from posthouse.host import Host
 from posthouse.options import checked
 from posthouse.processes import Aggregate, Calendar, Conflicts, Projection, Run, Saga, SagaStart
 from posthouse.processes.projection import Terms as ModelTerms
-from posthouse.processes.saga.declared import OPERATOR
+from posthouse.processes.saga.declared import EARLY_WITHIN, OPERATOR
 from posthouse.processes.schedule import Missed, Tenants
 from posthouse.processes.stream import Decision, Evolve
 from posthouse.processes.stream.declaring import aggregate_of
@@ -309,12 +309,14 @@ class Service:
         index: Sequence[str] = (),
         again: Sequence[End] = (),
         operator: str = OPERATOR,
+        early_within: float = EARLY_WITHIN,
         policy: Policy | None = None,
     ) -> Callable[[type[S]], type[S]]:
         """Run the decorated class as a process. Its `correlate` field is its id, and the field of that name in the events
         that it takes finds it; operators find it by the fields in `index` as well. There is one saga per id for ever; when it
         ended as one of `again`, the same id may begin again, as its next attempt. `operator` is the role of those who decide
-        when it rests, partial or with a failed compensation. It is a consumer of its own; `policy` is
+        when it rests, partial or with a failed compensation. Events that come too early wait for it `early_within` so many
+        seconds, and are dead letters then. It is a consumer of its own; `policy` is
         for its events and its undos alike."""
 
         def register(cls: type[S]) -> type[S]:
@@ -327,6 +329,7 @@ class Service:
                 index=index,
                 again=again,
                 operator=operator,
+                early_within=early_within,
                 policy=policy or Policy(),
                 calendar=self.calendar,
             )

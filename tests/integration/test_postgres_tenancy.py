@@ -26,6 +26,7 @@ TABLES = (
     "timer",
     "saga",
     "saga_turn",
+    "saga_waiting",
     "stream",
     "stream_event",
     "snapshot",

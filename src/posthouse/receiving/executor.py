@@ -177,5 +177,5 @@ class Executor:
         begun = self.store.begin(None if handler is None else handler.view, tenant=tenant, lazily=True)
         async with self.seam.transaction(self.consumer, begun) as tx:
             claimed = await self.claimer.claim(tx, events)
-            await self.runner.run(tx, claimed.events, answer)
-            return claimed.due
+            holds = await self.runner.run(tx, claimed.events, answer)
+            return claimed.due or holds

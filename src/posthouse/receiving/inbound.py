@@ -18,7 +18,7 @@ from posthouse.receiving.policy import DEFAULT, Policy
 from posthouse.redaction import storable, words_of
 from posthouse.seam import Seam
 from posthouse.seam.inward import open_frame
-from posthouse.store import HeldEvent, HeldState, InboxEntry
+from posthouse.store import WAITED, HeldEvent, HeldState, InboxEntry
 
 
 class InboundEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -106,7 +106,8 @@ class Decoder:
             event = decode_any(held.headers, held.body)
         except Exception as error:
             return msgspec.structs.replace(inbound, defect=words_of(error))
-        fact = fact_of(event, held.entry) if event.extensions else None
+        waited = held.entry.event_id.endswith(WAITED)  # its fact was taken when it was delivered
+        fact = fact_of(event, held.entry) if event.extensions and not waited else None
         return msgspec.structs.replace(inbound, event=event, handler=self.handlers.get(event.type), fact=fact)
 
     def let_in(self, inbound: InboundEvent, event: Event[bytes]) -> InboundEvent:

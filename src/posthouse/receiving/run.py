@@ -73,27 +73,32 @@ class Runner:
             for one in events
         ]
 
-    async def run(self, tx: Transaction, events: Sequence[InboundEvent], answer: Answer = ()) -> None:
-        """Call the one handler of these events, and write what it publishes."""
+    async def run(self, tx: Transaction, events: Sequence[InboundEvent], answer: Answer = ()) -> bool:
+        """Call the one handler of these events, and write what it publishes. True when an event is held since then that is
+        due once this is committed."""
         handler = events[0].handler if events else None
         if handler is None:
-            return
+            return False
         if handler.calling is not None and not answer:
             raise RetryNow("its turn came only after nobody had been asked")
         if any(one.fact is not None for one in events):
             events = [one for one in events if one.fact is None or await self._is_first(tx, one.fact)]
             if not events:
-                return
+                return False
         self._note(events)
         typed = [self._typed(handler, one.event) for one in events if one.event is not None]
         groups = by_tenant(typed, lambda event: event.tenant) if handler.many else [[event] for event in typed]
         calls = [Call(self._tx(tx, group[0]), group if handler.many else group[0], answer) for group in groups]
+        if not handler.many:
+            for call, inbound in zip(calls, (one for one in events if one.event is not None), strict=True):
+                call.tx.came = partial(inbound.to_held, self.consumer, "retrying", "")
         try:
             results = await handler.run(self.seam, self.store, tx, calls)
             for call, result in zip(calls, results, strict=True):
                 call.tx.publish_all(result)
             first, *others = [call.tx for call in calls]
             await first.finish(*others)
+            return any(call.tx.holds for call in calls)
         finally:
             for call in calls:
                 call.tx.close()  # for whatever the handler has left behind

@@ -21,7 +21,7 @@ from posthouse.options import Wait, misfit, moment_of
 from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.seam.seam import Seam
-from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
+from posthouse.store import HeldEvent, OutboxRow, Parameters, Rows, Store, Timer, Transaction
 from posthouse.store.sagas import SagaRef
 
 Begun = tuple[AbstractAsyncContextManager[object], "Tx"]
@@ -58,7 +58,9 @@ class Tx:
         "_timers",
         "_transaction",
         "_working",
+        "came",
         "context",
+        "holds",
         "turn_of",
     )
 
@@ -80,6 +82,10 @@ class Tx:
         self._working = 0
         """What has begun and not ended."""
         self.context = context
+        self.came: Callable[[], HeldEvent] | None = None
+        """The event whose handler this is for, as it is held; None where there is none, or are several."""
+        self.holds = False
+        """Whether an event is held since then that is due when it commits."""
         self.turn_of: SagaRef | None = None
         """The saga whose turn this is, while one of its methods runs: what is started meanwhile is its child."""
 

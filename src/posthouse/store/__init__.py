@@ -18,7 +18,7 @@ import msgspec
 
 from posthouse.checks import Check
 from posthouse.store.actions import Action, ActionFilter, ActionTable
-from posthouse.store.held import BLOCKING, HeldEvent, HeldFilter, HeldState, HeldTable
+from posthouse.store.held import BLOCKING, WAITED, HeldEvent, HeldFilter, HeldState, HeldTable
 from posthouse.store.inbox import InboxEntry, InboxTable, KeyPosition, Seen
 from posthouse.store.outbox import (
     OutboxReader,
@@ -44,6 +44,7 @@ from posthouse.store.workers import Worker, WorkerTable
 
 __all__ = [
     "BLOCKING",
+    "WAITED",
     "Action",
     "ActionFilter",
     "ActionTable",

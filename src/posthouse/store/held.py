@@ -18,6 +18,10 @@ skipped: given up, its key went on without it. The first four keep their key wai
 BLOCKING: frozenset[HeldState] = frozenset(("retrying", "gap", "blocked", "dead"))
 
 
+WAITED = "#waited"
+"""How the id of an event ends that was delivered before, and waited for its saga since."""
+
+
 class HeldEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event accepted from the broker but not applied. `attempts` counts runs that were begun, `turn` every change
     of the row: it is the token that fences a worker that was too slow.

@@ -114,6 +114,10 @@ class InboxTable(Protocol):
         False, and nothing changed, when it is unordered and known already, perhaps since somebody was waited for."""
         ...
 
+    async def recall(self, tx: Transaction, consumer: str, topic: str) -> None:
+        """An event that counts as applied is held after all: it counts again when it is."""
+        ...
+
     async def accept_loss(self, tx: Transaction, consumer: str, topic: str, *, seen: int, lost: int) -> bool:
         """Let so many events of a topic count as `lost` that the consumer never got. False, and nothing changed, when it is not
         `seen` any more that did so before: somebody else has accepted them."""

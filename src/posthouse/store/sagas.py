@@ -10,12 +10,13 @@ from uuid import UUID
 
 import msgspec
 
+from posthouse.store.held import HeldEvent
 from posthouse.store.transaction import Transaction
 
 SagaStatus = Literal[
-    "running", "compensating", "completed", "compensated", "partial", "compensation_failed", "cancelled"
+    "awaited", "running", "compensating", "completed", "compensated", "partial", "compensation_failed", "cancelled"
 ]
-"""running: takes events and deadlines. compensating: undoes its steps. completed, compensated, cancelled (compensated
+"""awaited: not started yet, though events came for it. running: takes events and deadlines. compensating: undoes its steps. completed, compensated, cancelled (compensated
 because an operator said so): ended. partial: rests with a part undone, and still takes events. compensation_failed: rests,
 because an undo failed for good. The last two wait for an operator."""
 
@@ -103,9 +104,24 @@ class CallOut(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     given_up: bool = False
 
 
+class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """An event that came too early, and waits: for the start, for the steps before that of its `method`, or behind an earlier
+    one of its `key`. Since when and until when it may; `woken`: its turn has come, and it is taken as soon as may be."""
+
+    event_id: str
+    type: str
+    method: str
+    since: float
+    until: float
+    key: str = ""
+    held_as: str = ""
+    """The id under which it is held when its turn has come."""
+    woken: bool = False
+
+
 class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     """One saga. `state` is its typed state as JSON. `done` holds the steps that were done and not undone, in order; one that
-    was done by two events is there twice.
+    was done by two events is there twice. `waiting` are the events that came too early, in the order of their coming.
     `calls` are those to the outside that were noted and not answered.
     `turn` counts its changes and guards them. `cancelled`: it compensates because an operator said so. `ended_as`: how
     it had ended before a step came late, which is undone now; then it ends so again. `number` is given by the store, in the
@@ -127,6 +143,7 @@ class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     done: Sequence[Done] = ()
     deadlines: Mapping[str, Armed] = {}
     calls: Sequence[CallOut] = ()
+    waiting: Sequence[Waiting] = ()
     undoing: Undoing | None = None
     reason: str = ""
     note: str = ""
@@ -171,6 +188,7 @@ class _Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     done: tuple[Done, ...] = ()
     deadlines: dict[str, Armed] = {}
     calls: tuple[CallOut, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
     undoing: Undoing | None = None
     note: str = ""
     cancelled: bool = False
@@ -189,6 +207,7 @@ def progress_of(row: SagaRow) -> str:
             done=tuple(row.done),
             deadlines=dict(row.deadlines),
             calls=tuple(row.calls),
+            waiting=tuple(row.waiting),
             undoing=row.undoing,
             note=row.note,
             cancelled=row.cancelled,
@@ -219,6 +238,7 @@ def with_progress(row: SagaRow, progress: str | bytes) -> SagaRow:
         done=kept.done,
         deadlines=kept.deadlines,
         calls=kept.calls,
+        waiting=kept.waiting,
         undoing=kept.undoing,
         note=kept.note,
         cancelled=kept.cancelled,
@@ -281,6 +301,8 @@ class SagaTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     undo_failed: str = ""
     """The undo that failed, with the error, in words."""
     late: bool = False
+    waits_for: str = ""
+    """What its event waits for, in words; it will have another turn."""
     note: str = ""
     state: msgspec.Raw = msgspec.Raw(b"null")
 
@@ -327,6 +349,22 @@ class SagaTable(Protocol):
         `row.turn`."""
         ...
 
+    async def begin(self, tx: Transaction, row: SagaRow) -> None:
+        """What was `awaited` is started now, with this correlation and parent."""
+        ...
+
+    async def drop(self, tx: Transaction, row: SagaRow) -> None:
+        """Delete one that is `awaited`, with its history: it was never started."""
+        ...
+
+    async def park(self, tx: Transaction, row: SagaRow, event_id: str, event: HeldEvent) -> None:
+        """Keep an event that came too early for a row that was loaded."""
+        ...
+
+    async def unpark(self, tx: Transaction, row: SagaRow, event_id: str) -> HeldEvent | None:
+        """Take it out; None when it is not there any more."""
+        ...
+
     async def find(self, wanted: SagaFilter, *, after: int = 0, limit: int = 100) -> Sequence[SagaRow]:
         """Sagas in the order of starting, those with a number above `after`."""
         ...
@@ -350,7 +388,7 @@ class SagaTable(Protocol):
 
     async def purge(self, age: float, limit: int) -> int:
         """Leave only the tombstones of up to `limit` sagas that ended more than `age` seconds ago by the store's clock.
-        Returns how many."""
+        One for which an event waits is left alone. Returns how many."""
         ...
 
     async def forget(self, age: float, limit: int) -> int:

@@ -20,7 +20,6 @@ from posthouse.processes.saga.calls import Answered, Failed, Refused
 from posthouse.processes.saga.recorded import event_of
 from posthouse.processes.saga.transition import RETRY_UNDO, call_of
 from posthouse.seam import EventContext
-from posthouse.seam.context import context_of
 from posthouse.service import Service
 from posthouse.store.sagas import SagaFilter, SagaInput, SagaRow, SagaTurn, Said
 from posthouse.testing.sagas_bench import Answers, Bench
@@ -112,6 +111,7 @@ class _Replay:
         self._ignore = ignore
         self._bench = Bench(of, service.namespace)
         self._bench.answers = answers
+        self._bench.wakes = False  # each turn is in the history
 
     async def run(self) -> Difference | None:
         for turn in self._view.history:
@@ -143,8 +143,7 @@ class _Replay:
                     await bench.conductor.start(tx, bench.conductor.of.decode(bytes(given.data), row.id))
             case "event":
                 event = event_of(self._of, given, row.tenant, bench.clock.now())
-                async with bench.turn(context_of(event)) as tx:
-                    await bench.conductor.take(event, tx)
+                await bench.take(event)
             case "deadline":
                 armed = bench.row_of(row.saga, row.tenant, row.id).deadlines.get(given.type)
                 timer = next((t for t in bench.timers.values() if armed and t.row.event_id == armed.event_id), None)

@@ -13,9 +13,8 @@ from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.events import Event, timestamp
 from posthouse.processes import Saga, SagaType
 from posthouse.processes.saga.calls import outcome_of
-from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN
+from posthouse.processes.saga.transition import OWN_DEADLINES
 from posthouse.seam import EventContext
-from posthouse.seam.context import context_of
 from posthouse.service import Service
 from posthouse.store import Parameters
 from posthouse.store.sagas import SagaRow, SagaStatus, SagaTurn
@@ -64,13 +63,12 @@ class SagaCase(Generic[S]):
         return self
 
     async def when(self, payload: object) -> SagaCase[S]:
-        """An event comes, from whichever service owns it. RetryLater is raised for one that would have to wait for the saga
-        to be started, and whatever the saga's method raises."""
+        """An event comes, from whichever service owns it. One that comes too early waits, and is taken as soon as its turn has
+        come. Whatever the saga's method raises is raised here."""
         self._begin()
         event = self._event(payload)
         self._id = self._id or self._of.id_in(event.type, event) or ""
-        async with self._bench.turn(context_of(event)) as tx:
-            await self._bench.conductor.take(event, tx)
+        await self._bench.take(event)
         return self
 
     async def advance(self, seconds: float) -> SagaCase[S]:
@@ -154,8 +152,18 @@ class SagaCase(Generic[S]):
     def deadlines(self) -> dict[str, float]:
         """The saga's own deadlines that are armed, with the seconds that are left."""
         now = self._bench.clock.now()
-        own = (RETRY_UNDO, UNDO_WITHIN)
-        return {name: round(armed.due_at - now, 6) for name, armed in self.row.deadlines.items() if name not in own}
+        own = {name: armed for name, armed in self.row.deadlines.items() if name not in OWN_DEADLINES}
+        return {name: round(armed.due_at - now, 6) for name, armed in own.items()}
+
+    @property
+    def waiting(self) -> list[str]:
+        """The subjects of events that came too early, in the order of their coming."""
+        return [one.type for one in self.row.waiting]
+
+    @property
+    def dead_letters(self) -> list[str]:
+        """Why events are dead letters that waited too long for it, in words."""
+        return [held.reason for held in self._bench.held.dead]
 
     @property
     def statements(self) -> list[tuple[str, Parameters]]:

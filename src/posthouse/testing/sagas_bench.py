@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import NoReturn, cast
+from functools import partial
+from typing import NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -17,12 +18,26 @@ from posthouse.processes.saga.conductor import Conductor
 from posthouse.seam import EnvelopeBuilder, EventContext
 from posthouse.seam.context import context_of
 from posthouse.sending import Tx
-from posthouse.store import Action, OutboxRow, Parameters, Rows, Store, Timer, Transaction
+from posthouse.store import (
+    Action,
+    HeldEvent,
+    HeldFilter,
+    InboxEntry,
+    OutboxRow,
+    Parameters,
+    Rows,
+    Store,
+    Timer,
+    Transaction,
+)
 from posthouse.store.sagas import CallOut, SagaFilter, SagaRow, SagaStatus, SagaTurn
 from posthouse.store.savepoints import Savepoints
 
 Answers = Mapping[str, Sequence[tuple[object, ...]] | Exception]
 """What statements answer: rows, or an error to raise, by a text that the statement holds."""
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 LIMIT = 8 * 1024 * 1024
 
@@ -75,6 +90,7 @@ class BenchTable:
     def __init__(self) -> None:
         self.attempts: dict[Key, tuple[SagaRow, ...]] = {}
         self.turns: dict[tuple[Key, int], tuple[SagaTurn, ...]] = {}
+        self.parked: dict[str, HeldEvent] = {}
         self.cancelled: list[str] = []
 
     async def add(self, tx: Transaction, row: SagaRow) -> bool:
@@ -119,6 +135,23 @@ class BenchTable:
     async def turns_in(self, tx: Transaction, row: SagaRow) -> Sequence[SagaTurn]:
         return self.turns.get((_key(row), row.attempt), ())
 
+    async def begin(self, tx: Transaction, row: SagaRow) -> None:
+        key = _key(row)
+        self.attempts[key] = tuple(row if one.attempt == row.attempt else one for one in self.attempts[key])
+
+    async def drop(self, tx: Transaction, row: SagaRow) -> None:
+        left = tuple(one for one in self.attempts[_key(row)] if one.attempt != row.attempt)
+        self.attempts = {**self.attempts, _key(row): left} if left else _without(self.attempts, _key(row))
+        self.turns = _without(self.turns, (_key(row), row.attempt))
+
+    async def park(self, tx: Transaction, row: SagaRow, event_id: str, event: HeldEvent) -> None:
+        self.parked = {**self.parked, event_id: event}
+
+    async def unpark(self, tx: Transaction, row: SagaRow, event_id: str) -> HeldEvent | None:
+        found = self.parked.get(event_id)
+        self.parked = _without(self.parked, event_id)
+        return found
+
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:
         raise NotImplementedError("a bench holds one saga")
 
@@ -146,6 +179,36 @@ class BenchTimers(dict[str, Timer]):
         return self.pop(name, None) is not None
 
 
+class BenchHeld:
+    """Events whose turn has come after they waited, and dead letters; as much of a `HeldTable` as a turn uses."""
+
+    def __init__(self) -> None:
+        self.due: tuple[HeldEvent, ...] = ()
+        self.dead: tuple[HeldEvent, ...] = ()
+
+    async def hold(self, tx: Transaction, event: HeldEvent) -> bool:
+        if event.state == "retrying":
+            self.due = (*self.due, event)
+        else:
+            self.dead = (*self.dead, event)
+        return True
+
+    async def promote(self, tx: Transaction, consumer: str, entry: InboxEntry) -> bool:
+        return False
+
+    async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
+        return [held for held in self.due if held.entry.event_id == wanted.event_id]
+
+    async def position_of(self, tx: Transaction, consumer: str, entry: InboxEntry) -> None:
+        """Nothing is known of any key."""
+
+    async def recall(self, tx: Transaction, consumer: str, topic: str) -> None:
+        """Nothing is counted."""
+
+    async def append(self, tx: Transaction, rows: Sequence[OutboxRow]) -> None:
+        """Copies of dead letters go nowhere."""
+
+
 class BenchActions(list[Action]):
     """What operators did; as much of an `ActionTable` as their verbs use."""
 
@@ -162,6 +225,12 @@ class Bench:
         self.sagas = BenchTable()
         self.timers = BenchTimers(self.clock)
         self.actions = BenchActions()
+        self.held = self.inbox = self.outbox = BenchHeld()
+        self.wakes = True
+        """Whether what waited is taken as soon as its turn has come."""
+        self._events: dict[str, Event[object]] = {}
+        self._woken: list[Event[bytes]] = []
+        self._settling = False
         self.answers: Answers = {}
         self.statements: list[tuple[str, Parameters]] = []
         self.said: list[Event[bytes]] = []
@@ -229,29 +298,61 @@ class Bench:
         return self.turn(EventContext(tenant=tenant, actor=actor))
 
     @asynccontextmanager
-    async def turn(self, context: EventContext) -> AsyncIterator[Tx]:
-        """A transaction: what is said in it counts when the block ends, and nothing when it raises."""
+    async def turn(self, context: EventContext, event: Event[object] | None = None) -> AsyncIterator[Tx]:
+        """A transaction, for an event if one came: what is said in it counts when the block ends, and nothing when it
+        raises. After it the events are taken that waited for it."""
         attempts, turns = dict(self.sagas.attempts), dict(self.sagas.turns)
+        parked, due, dead = self.sagas.parked, self.held.due, self.held.dead
         timers = dict(self.timers)
         inner = BenchTransaction(self.answers)
         tx = Tx(inner, self.store, self._builder, context, self.clock)
+        if event is not None:
+            self._events[event.id] = event
+            tx.came = partial(_held, self.of.consumer, event)
         try:
             yield tx
             tx.close()
         except BaseException:
-            self.sagas.attempts, self.sagas.turns = attempts, turns
+            self.sagas.attempts, self.sagas.turns, self.sagas.parked = attempts, turns, parked
+            self.held.due, self.held.dead = due, dead
             self.timers.clear()
             self.timers.update(timers)
             raise
         self.statements += inner.statements
         self._keep(tx)
+        if self.wakes and not self._settling:
+            self._settling = True
+            try:
+                await self._take_what_waited(context)
+            finally:
+                self._settling = False
+
+    async def take(self, event: Event[object]) -> None:
+        """An event came."""
+        async with self.turn(context_of(event), event) as tx:
+            await self.conductor.take(event, tx)
+
+    async def _take_what_waited(self, context: EventContext) -> None:
+        while self._woken or self.held.due:
+            if self._woken:
+                async with self.turn(context) as tx:
+                    await self._passed(self._woken.pop(0), tx)
+            else:
+                held, self.held.due = self.held.due[0], self.held.due[1:]
+                try:
+                    await self.take(self._events[held.body.decode()])
+                except BaseException:
+                    self.held.due = (held, *self.held.due)
+                    raise
 
     def _keep(self, tx: Tx) -> None:
         said = tx.mark()
         for name in (*self.sagas.cancelled, *said.dropped):
             self.timers.pop(name, None)
         self.sagas.cancelled.clear()
-        self.said += [event for event in map(event_of, said.rows) if event.type != self._book.call.name]
+        events = [event for event in map(event_of, said.rows) if event.type != self._book.call.name]
+        self.said += [event for event in events if event.type != self._book.deadline.name]
+        self._woken += [event for event in events if event.type == self._book.deadline.name]
         self.timers.update({timer.name: timer for timer in said.timers})
 
     def due(self, until: float) -> Timer | None:
@@ -269,14 +370,27 @@ class Bench:
         if event.type != self._book.deadline.name:
             self.said.append(event)
             return
-        payload = self._book.deadline.payload.decode(event.data)
         async with self.turn(context) as tx:
-            await self.conductor.deadline_passed(event.with_data(payload), tx)
+            await self._passed(event, tx)
+
+    async def _passed(self, event: Event[bytes], tx: Tx) -> None:
+        payload = self._book.deadline.payload.decode(event.data)
+        await self.conductor.deadline_passed(event.with_data(payload), tx)
 
 
 def event_of(row: OutboxRow) -> Event[bytes]:
     """What a row says."""
     return decode_any(row.headers, row.body)
+
+
+def _held(consumer: str, event: Event[object]) -> HeldEvent:
+    """An event as it would be held; its body is its id, by which the bench knows it."""
+    entry = InboxEntry(topic=event.source, tenant=event.tenant, event_id=event.id, digest=b"", time=0.0, key=event.key)
+    return HeldEvent(consumer=consumer, entry=entry, state="retrying", body=event.id.encode(), type=event.type)
+
+
+def _without(known: Mapping[K, V], key: K) -> dict[K, V]:
+    return {other: value for other, value in known.items() if other != key}
 
 
 def _key(row: SagaRow) -> Key:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from posthouse import Event, Payload, Service
-from posthouse.errors import ConfigurationError, RetryLater
+from posthouse.errors import ConfigurationError
 from posthouse.processes import Saga, Turn, deadline, starts, step, undo
 from posthouse.testing import given
 from tests.unit.processes.saga.hotel import (
@@ -129,12 +129,15 @@ async def test_an_event_that_the_saga_does_not_take_is_refused() -> None:
         await case.when(BookingHeld(booking_id="b1"))
 
 
-async def test_an_early_event_would_wait() -> None:
+async def test_an_early_event_waits_and_is_taken_with_the_start() -> None:
     case = await given(reservation, BookingSaga)
-    with pytest.raises(RetryLater, match="there is no saga booking b1 yet"):
-        await case.when(COMMITTED)
     with pytest.raises(AssertionError, match="booking was not started"):
         case.then(status="running")
+    (await case.when(COMMITTED)).then(status="awaited")
+    assert case.waiting == ["hotel.inventory.allocation.committed.v1"]
+    await case.start(booking())
+    assert case.waiting == []
+    case.then(status="running", done=["hold", "room_committed"])
 
 
 async def test_a_class_that_is_no_saga_of_the_service_is_refused() -> None:

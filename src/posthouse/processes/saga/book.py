@@ -15,7 +15,7 @@ from posthouse.processes.saga.answering import Answering
 from posthouse.processes.saga.calls import CallWanted, Outcome, ask, call_event
 from posthouse.processes.saga.conductor import Conductor
 from posthouse.processes.saga.deadlines import DeadlinePassed, deadline_event
-from posthouse.processes.saga.declared import OPERATOR, SagaType
+from posthouse.processes.saga.declared import EARLY_WITHIN, OPERATOR, SagaType
 from posthouse.processes.saga.declaring import saga_type_of
 from posthouse.processes.saga.saga import Saga
 from posthouse.receiving import Handler, Policy, Uses
@@ -67,6 +67,7 @@ class SagaBook:
         index: Sequence[str] = (),
         again: Sequence[End] = (),
         operator: str = OPERATOR,
+        early_within: float = EARLY_WITHIN,
         calendar: Calendar | None = None,
     ) -> SagaType:
         """Add a class. Raises ConfigurationError with every problem at once."""
@@ -82,6 +83,7 @@ class SagaBook:
             index=index,
             again=again,
             operator=operator,
+            early_within=early_within,
             calendar=calendar,
         )
         self.add(of)

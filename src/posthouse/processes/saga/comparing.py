@@ -11,11 +11,9 @@ import msgspec
 from posthouse.checks import Check
 from posthouse.errors import ContractError
 from posthouse.processes.saga.declared import SagaType
-from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN
+from posthouse.processes.saga.transition import OWN_DEADLINES
 from posthouse.redaction import words_of
 from posthouse.store.sagas import NOT_OVER, SagaFilter, SagaRow, SagaTable
-
-OWN_DEADLINES = (RETRY_UNDO, UNDO_WITHIN)
 
 PAGE = 1_000
 EACH = 20
@@ -110,6 +108,8 @@ async def compare(types: Mapping[str, SagaType], rows: AsyncIterable[tuple[SagaR
 def misfits(of: SagaType, row: SagaRow) -> Iterator[Misfit]:
     """What of a stored saga does not fit its class."""
     cls = of.cls.__name__
+    if row.status == "awaited":
+        return
     yield from _state_misfits(of, row, cls)
     for step, undoable in dict.fromkeys((done.step, done.undoable) for done in row.done):
         if step not in of.steps:

@@ -10,6 +10,7 @@ from posthouse.clock import new_id
 from posthouse.contracts import EventType, event_type_of
 from posthouse.errors import ConfigurationError, Reject, RetryLater, StoreCollision
 from posthouse.events import Event
+from posthouse.processes.saga.burying import after_waiting, bury
 from posthouse.processes.saga.calls import CallWanted
 from posthouse.processes.saga.course import Course
 from posthouse.processes.saga.deadlines import DeadlinePassed
@@ -17,9 +18,11 @@ from posthouse.processes.saga.declared import SagaType, Taken, Undo
 from posthouse.processes.saga.recorded import input_of
 from posthouse.processes.saga.saga import Saga
 from posthouse.processes.saga.start import SagaStart, not_started, started
-from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN, takes_in_time
+from posthouse.processes.saga.transition import RETRY_UNDO, STOP_WAITING, UNDO_WITHIN, WAKE, takes_in_time
+from posthouse.processes.saga.waiting import MOST_WAITING, obstacle, without
 from posthouse.sending import Tx
-from posthouse.store.sagas import SagaInput, SagaRow
+from posthouse.store import BLOCKING, HeldFilter
+from posthouse.store.sagas import SagaInput, SagaRow, Waiting
 
 
 class Conductor:
@@ -53,8 +56,8 @@ class Conductor:
         if starting and await self._start(tx, self.of.fresh(id), given, event):
             return
         row = await self._load(tx, id, correlation=event.correlation or event.id)
-        if row is None:
-            self._early(event_type.name, id)
+        if row is None or row.status == "awaited":
+            await self._await_start(tx, row, id, given, event)
         elif row.tombstone:
             await self._take_late(tx, row, given)
         else:
@@ -66,6 +69,9 @@ class Conductor:
         if not isinstance(passed, DeadlinePassed) or passed.saga != self.of.name:
             return
         row = await self._load(tx, passed.id, attempt=passed.attempt)
+        if passed.deadline == WAKE:
+            await self._wake(tx, row)
+            return
         armed = None if row is None else row.deadlines.get(passed.deadline)
         if row is None or armed is None or armed.event_id != event.id:
             return
@@ -75,6 +81,12 @@ class Conductor:
             await course.compensate()
         elif passed.deadline == UNDO_WITHIN:
             course.undo_took_too_long()
+        elif passed.deadline == STOP_WAITING:
+            course.row = await self._stop_waiting(tx, row)
+            if course.row.status == "awaited" and not course.row.waiting:
+                await tx.store.sagas.drop(tx.transaction, course.row)
+                return
+            course.wait_on()
         elif passed.deadline in self.of.deadlines:
             await (course.run if takes_in_time(row) else course.run_late)(passed.deadline)
         else:
@@ -118,7 +130,7 @@ class Conductor:
             raise ConfigurationError(f"{self.of.cls.__name__} has no {self.of.correlate}: every saga needs an id")
         if not await tx.store.sagas.add(tx.transaction, row):
             newest = await self._newest(tx, row)
-            again = await self._again(tx, row, newest, event)
+            again = await (self._begin if newest.status == "awaited" else self._again)(tx, row, newest, event)
             if again is None:
                 return not_started(newest)
             row = again
@@ -135,6 +147,13 @@ class Conductor:
         if found is None:
             raise StoreCollision(f"{row.ref} was forgotten at this moment: start it again")
         return found
+
+    async def _begin(self, tx: Tx, row: SagaRow, awaited: SagaRow, event: Event[object] | None) -> SagaRow:
+        """Events came for it before: it is theirs from now on."""
+        kept = {"number": awaited.number, "turn": awaited.turn, "waiting": awaited.waiting}
+        row = msgspec.structs.replace(row, **kept, deadlines=awaited.deadlines, attempt=awaited.attempt)
+        await tx.store.sagas.begin(tx.transaction, row)
+        return row
 
     async def _again(self, tx: Tx, row: SagaRow, newest: SagaRow, event: Event[object] | None) -> SagaRow | None:
         """The next attempt, if it may begin. Events tell attempts apart by their correlation: one that carries that of an
@@ -165,8 +184,13 @@ class Conductor:
         await self.finish(course)
 
     async def _take(self, tx: Tx, row: SagaRow, given: SagaInput, event: Event[object]) -> None:
-        course = self._course(tx, row, given)
         in_time, too_late = self.of.in_time.get(given.type), self.of.too_late.get(given.type)
+        taken = in_time or too_late
+        if taken is not None and (why := self._obstacle(tx, row, taken, event)):
+            await self._park(tx, row, taken, given, event, why)
+            return
+        row = without(row, event.id)
+        course = self._course(tx, row, given)
         undo = self._awaiting(row)
         if undo is not None and undo.until is not None and undo.until.name == given.type:
             course.undo_is_over()
@@ -174,8 +198,6 @@ class Conductor:
         elif undo is not None and undo.unless is not None and undo.unless.name == given.type:
             course.undo_was_refused()
         elif takes_in_time(row) and in_time is not None:
-            if missing := self.of.missing(in_time.method, row.steps):
-                raise RetryLater(f"{given.type} waits for {', '.join(missing)}")
             await course.run(in_time.method, event)
         elif not takes_in_time(row) and too_late is not None:
             await course.run_late(too_late.method, event)
@@ -193,12 +215,80 @@ class Conductor:
         """Of a step that calls outside, an event that comes late has done nothing: nobody was called."""
         return taken.method in self.of.undone_late and taken.method not in self.of.calls
 
-    def _early(self, subject: str, id: str) -> None:
-        taken = self.of.in_time.get(subject)
-        if taken is not None and taken.early == "wait":
-            raise RetryLater(
-                f"there is no saga {self.of.name} {id} yet: {subject} waits for it. Say early='ignore' where it may never come"
+    # Events that come too early.
+
+    async def _await_start(self, tx: Tx, row: SagaRow | None, id: str, given: SagaInput, event: Event[object]) -> None:
+        """There is no saga yet. Whoever starts it meets the row that stands for it until then."""
+        taken = self.of.in_time.get(given.type)
+        if taken is None or taken.early == "ignore":
+            return
+        if row is None:
+            await tx.store.sagas.add(
+                tx.transaction, SagaRow(saga=self.of.name, tenant=tx.tenant, id=id, status="awaited")
             )
+            row = await self._load(tx, id, correlation=event.correlation or event.id)
+        if row is None:
+            raise StoreCollision(f"{self.of.name} {id} was dropped at this moment")
+        await self._take(tx, row, given, event)
+
+    def _obstacle(self, tx: Tx, row: SagaRow, taken: Taken, event: Event[object]) -> str:
+        return obstacle(self.of, row, self._waiting(tx, taken, event))
+
+    def _waiting(self, tx: Tx, taken: Taken, event: Event[object]) -> Waiting:
+        now = tx.clock.now()
+        return Waiting(
+            event_id=event.id,
+            type=taken.event_type.name,
+            method=taken.method,
+            since=now,
+            until=now + taken.early_within,
+            key="" if event.key is None else f"{taken.event_type.topic} {event.key}",
+        )
+
+    async def _park(self, tx: Tx, row: SagaRow, taken: Taken, given: SagaInput, event: Event[object], why: str) -> None:
+        """Keep the event, whole, and let its delivery be over: it blocks nothing."""
+        if tx.came is None or len(row.waiting) >= MOST_WAITING:
+            raise RetryLater(f"{row.ref}: {given.type} waits for {why}")
+        held = after_waiting(tx.came())
+        await tx.store.sagas.park(tx.transaction, row, event.id, held)
+        course = self._course(tx, row, given)
+        one = self._waiting(tx, taken, event)
+        course.wait(msgspec.structs.replace(one, held_as=held.entry.event_id), why)
+        await self.finish(course)
+
+    async def _wake(self, tx: Tx, row: SagaRow | None) -> None:
+        """The turn of some that waited has come: each is run by itself, as events are that were held, and so it fails, is
+        tried again and is a dead letter."""
+        for one in () if row is None else row.waiting:
+            if row is not None and one.woken:
+                held = await tx.store.sagas.unpark(tx.transaction, row, one.event_id)
+                if held is not None:
+                    await tx.store.held.hold(tx.transaction, held)
+                    await tx.store.inbox.recall(tx.transaction, held.consumer, held.entry.topic)
+                    tx.holds = True
+
+    async def _stop_waiting(self, tx: Tx, row: SagaRow) -> SagaRow:
+        """Those that waited long enough are dead letters. One that is awake already may have become one, or run again: those
+        behind it wait on for so long; or an operator gave it up, and they go on."""
+        now = tx.clock.now()
+        for one in [one for one in row.waiting if one.until <= now]:
+            if one.woken and await self._is_held(tx, one):
+                later = msgspec.structs.replace(one, until=now + (one.until - one.since), since=now)
+                waiting = tuple(later if other.event_id == one.event_id else other for other in row.waiting)
+                row = msgspec.structs.replace(row, waiting=waiting)
+                continue
+            held = await tx.store.sagas.unpark(tx.transaction, row, one.event_id)
+            if held is not None:
+                reason = (
+                    f"{row.ref}: it waited {one.until - one.since:g} s for {obstacle(self.of, row, one) or 'its turn'}"
+                )
+                await bury(tx, held, reason, self.of)
+            row = without(row, one.event_id)
+        return row
+
+    async def _is_held(self, tx: Tx, one: Waiting) -> bool:
+        wanted = HeldFilter(consumer=self.of.consumer, tenant=tx.tenant, event_id=one.held_as)
+        return any(held.state in BLOCKING for held in await tx.store.held.find(wanted))
 
     async def _load(
         self, tx: Tx, id: str, *, attempt: int | None = None, correlation: str | None = None

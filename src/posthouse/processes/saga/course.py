@@ -30,7 +30,10 @@ from posthouse.processes.saga.tasks import index_field, open_tasks
 from posthouse.processes.saga.transition import (
     OWN_DEADLINES,
     RETRY_UNDO,
+    STOP_WAITING,
+    UNDO_DEADLINES,
     UNDO_WITHIN,
+    WAKE,
     all_undone,
     attempted,
     awaiting,
@@ -51,12 +54,13 @@ from posthouse.processes.saga.transition import (
     without_unbegun,
 )
 from posthouse.processes.saga.turn import Turn, Wait
+from posthouse.processes.saga.waiting import woken
 from posthouse.receiving.handler import Answer
 from posthouse.receiving.policy import Again, decide
 from posthouse.redaction import words_of
 from posthouse.seam import Failure
 from posthouse.sending import Tx
-from posthouse.store.sagas import Armed, CallOut, Done, SagaInput, SagaRow, SagaTurn
+from posthouse.store.sagas import Armed, CallOut, Done, SagaInput, SagaRow, SagaTurn, Waiting
 
 NOT_ITS_OWN = (StoreUnavailable, StoreFull, CommitUnknown, TransactionClosed, DeadlineExceeded)
 """What no undo can be blamed for: the whole turn is rolled back and comes again."""
@@ -77,6 +81,7 @@ class Course:
         self.row = row
         self.note = ""
         self.late = False
+        self.waits_for = ""
         self._saga: Saga | None = None
         self._tx = tx
         self.now = now
@@ -167,7 +172,7 @@ class Course:
         """The event of a step came late: undo that step, now or behind the undo that is under way. One that was taken before
         is not undone again."""
         self.late = True
-        if any(turn.input.event_id == event.id for turn in await self._turns()):
+        if any(turn.input.event_id == event.id and not turn.waits_for for turn in await self._turns()):
             self.note = "came late, and again: it was taken before"
             return
         self._event = event
@@ -192,7 +197,7 @@ class Course:
     async def compensate(self) -> None:
         """Undo steps, last one first, until all are undone, one fails, or one waits for its fact. What is done outside at this
         moment may be the last of them: it is waited for, and what has not begun is not done."""
-        self._cleared.update(OWN_DEADLINES)
+        self._cleared.update(UNDO_DEADLINES)
         self.row = without_unbegun(self.row)
         if self.row.calls:
             unknown = any(call.given_up for call in self.row.calls)
@@ -211,6 +216,22 @@ class Course:
             elif not await self._undo(undo):
                 return
         self.row = all_undone(self.row, self.now)
+
+    def wait(self, one: Waiting, why: str) -> None:
+        """The event came too early: it waits, in its place."""
+        self.waits_for = why
+        known = any(other.event_id == one.event_id for other in self.row.waiting)
+        waiting = [one if other.event_id == one.event_id else other for other in self.row.waiting]
+        self.row = replace(self.row, waiting=tuple(waiting if known else [*waiting, one]))
+        self.wait_on()
+
+    def wait_on(self) -> None:
+        """Look again when the first of those that wait has waited long enough."""
+        armed = self.row.deadlines.get(STOP_WAITING)
+        soonest = min((one.until for one in self.row.waiting), default=None)
+        stands = armed is not None and self._fired != STOP_WAITING
+        if soonest is not None and not (stands and armed is not None and armed.due_at <= soonest):
+            self._set_for[STOP_WAITING] = max(0.0, soonest - self.now)
 
     def skip_undo(self) -> None:
         """Go on as if the undo that it stands at had been done."""
@@ -240,6 +261,7 @@ class Course:
         self.row = put_off(self.row)
         said = tuple(said_in(row, after) for row, after in self._tx.appended_since(self._before))
         state = self._state()
+        self._wake(make)
         row, waits, to_cancel = rearmed(
             self.row, fired=self._fired, cleared=self._cleared, set_for=self._set_for, late=self.late
         )
@@ -270,6 +292,7 @@ class Course:
             undone=tuple(self._undone),
             undo_failed=self._undo_failed,
             late=self.late,
+            waits_for=self.waits_for,
             note=self.note or (row.note if row.status == "completed" and not self.late else ""),
             state=msgspec.Raw(state),
         )
@@ -392,6 +415,13 @@ class Course:
                 f"the history of {self.row.saga} {self.row.id} has no turn {number}, which did {step}"
             )
         return found
+
+    def _wake(self, make: type[DeadlinePassed]) -> None:
+        """Say so when the turn of events that wait has come."""
+        before, self.row = self.row, woken(self.of, self.row)
+        if self.row is not before and self.row != before:
+            row = self.row
+            self._tx.publish(make(saga=row.saga, id=row.id, deadline=WAKE, attempt=row.attempt))
 
     async def _turns(self) -> Sequence[SagaTurn]:
         if self._history is None:

@@ -26,6 +26,10 @@ OPERATOR = "operator"
 """Who decides when a saga rests, unless it says otherwise."""
 
 
+EARLY_WITHIN = 3600.0
+"""Seconds that an event waits for its saga unless one is told otherwise."""
+
+
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """A method that takes an event: a step, a reaction, what comes late, or the start. `correlate` names the field of the
     event that holds the saga's id."""
@@ -35,6 +39,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     event_type: EventType[object]
     correlate: str
     early: Early = "wait"
+    early_within: float = EARLY_WITHIN
+    """Seconds that it waits when it comes too early."""
     after: tuple[str, ...] = ()
     """The steps that must be done before."""
     late: Late = "undo"
@@ -164,6 +170,11 @@ class SagaType:
     def needs(self) -> Mapping[str, tuple[str, ...]]:
         """By step: the steps that must be done before; a step that waits for none is left out."""
         return {**self.joins, **{take.method: take.after for take in self.takes if take.after}}
+
+    def needed(self, step: str) -> set[str]:
+        """Every step that must be done before, however far."""
+        found = {other for before in self.needs.get(step, ()) for other in self.needed(before)}
+        return found | {*self.needs.get(step, ())}
 
     def missing(self, step: str, done: Collection[str]) -> list[str]:
         """What a step still waits for."""

@@ -14,7 +14,7 @@ import msgspec
 from posthouse.contracts import EventType, event_type_of, is_event_class
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.processes.calendar import Calendar, Working
-from posthouse.processes.saga.declared import OPERATOR, OutsideCall, SagaType, Taken, Undo
+from posthouse.processes.saga.declared import EARLY_WITHIN, OPERATOR, OutsideCall, SagaType, Taken, Undo
 from posthouse.processes.saga.marks import Early, Late, MethodMark, marks_of
 from posthouse.processes.saga.saga import Saga, renamed
 from posthouse.processes.saga.signatures import answer_hint, signature_problems
@@ -40,6 +40,7 @@ def saga_type_of(
     index: Sequence[str] = (),
     again: Sequence[End] = (),
     operator: str = OPERATOR,
+    early_within: float = EARLY_WITHIN,
     calendar: Calendar | None = None,
 ) -> SagaType:
     """Read the class. Raises ConfigurationError with every problem at once."""
@@ -50,6 +51,7 @@ def saga_type_of(
         *_problems(cls, name, correlate, methods, calendar),
         *_index_problems(cls, correlate, index),
         *_operator_problems(operator),
+        *([f"early_within must be above 0 seconds, not {early_within:g}"] if early_within <= 0 else []),
     ]:
         raise ConfigurationError(*(f"{cls.__name__}: {problem}" for problem in problems))
     started = next(method for method in methods if method[2].kind == "starts")
@@ -64,7 +66,9 @@ def saga_type_of(
         started_by=next(_taken(started, correlate), None),
         steps=(started[0], *(name for name, _, _ in steps)),
         joins={name: _names_of(mark.after) for name, _, mark in methods if mark.kind == "join"},
-        takes=tuple(take for m in methods if m[2].kind in ("step", "on") for take in _taken(m, correlate)),
+        takes=tuple(
+            take for m in methods if m[2].kind in ("step", "on") for take in _taken(m, correlate, early_within)
+        ),
         lates=tuple(take for m in methods if m[2].kind == "late" for take in _taken(m, correlate)),
         undos={undo.step: undo for undo in (_undo(m, correlate) for m in methods if m[2].kind == "undo")},
         deadlines={name: _wait(mark, calendar) for name, _, mark in methods if mark.kind == "deadline"},
@@ -92,7 +96,7 @@ def _methods(cls: type) -> Iterator[Marked]:
             yield name, function, mark
 
 
-def _taken(method: Marked, correlate: str) -> Iterator[Taken]:
+def _taken(method: Marked, correlate: str, within: float = EARLY_WITHIN) -> Iterator[Taken]:
     name, _, mark = method
     for event in mark.events:
         yield Taken(
@@ -101,6 +105,7 @@ def _taken(method: Marked, correlate: str) -> Iterator[Taken]:
             event_type=event_type_of(event),
             correlate=mark.correlate or correlate,
             early=mark.early,
+            early_within=within if mark.early_within is None else mark.early_within,
             after=_names_of(mark.after),
             late=mark.late,
             by=mark.by,
@@ -237,6 +242,8 @@ def _method_problems(method: Marked, correlate: str) -> Iterator[str]:
         yield f"{name}: by names the role of those who do it, as in by='claims-manager'"
     if mark.early not in EARLY:
         yield f"{name}: early={mark.early!r}.{did_you_mean(mark.early, EARLY)}"
+    if mark.early_within is not None and mark.early_within <= 0:
+        yield f"{name}: early_within must be above 0 seconds, not {mark.early_within:g}"
     if mark.late not in LATE:
         yield f"{name}: late={mark.late!r}.{did_you_mean(mark.late, LATE)}"
     if mark.kind == "deadline" and mark.seconds <= 0 and not _is_by_calendar(mark):

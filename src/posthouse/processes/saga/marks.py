@@ -53,6 +53,8 @@ class MethodMark(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[type, ...] = ()
     correlate: str | None = None
     early: Early = "wait"
+    early_within: float | None = None
+    """None: as the saga says."""
     late: Late = "undo"
     step: Callable[..., object] | None = None
     """Of an undo: the step."""
@@ -115,6 +117,12 @@ def _function(mark: str, given: Calling | None) -> Calling | None:
     return given
 
 
+def _patience(mark: str, seconds: float | None) -> float | None:
+    if seconds is not None and (problem := misfit(mark, "early_within", seconds, Wait)):
+        raise ConfigurationError(problem)
+    return seconds
+
+
 def _named(given: object) -> str:
     return f"{getattr(given, '__name__', given)!r:.60}"
 
@@ -153,6 +161,7 @@ def step(
     by: str | None = None,
     correlate: str | None = None,
     early: Early = "wait",
+    early_within: float | None = None,
     late: Late = "undo",
     policy: Policy | None = None,
 ) -> Callable[[With[S, P, R]], With[S, P, R]]: ...
@@ -166,6 +175,7 @@ def step(
     by: str | None = None,
     correlate: str | None = None,
     early: Early = "wait",
+    early_within: float | None = None,
     late: Late = "undo",
     policy: Policy | None = None,
 ) -> Callable[[With[S, P | Q, R]], With[S, P | Q, R]]: ...
@@ -179,6 +189,7 @@ def step(
     by: str | None = None,
     correlate: str | None = None,
     early: Early = "wait",
+    early_within: float | None = None,
     late: Late = "undo",
     policy: Policy | None = None,
 ) -> Callable[[Answered[S, P, A, R]], Answered[S, P, A, R]]: ...
@@ -193,6 +204,7 @@ def step(
     by: str | None = None,
     correlate: str | None = None,
     early: Early = "wait",
+    early_within: float | None = None,
     late: Late = "undo",
     policy: Policy | None = None,
 ) -> Callable[[Answered[S, P | Q, A, R]], Answered[S, P | Q, A, R]]: ...
@@ -203,13 +215,16 @@ def step(
     by: str | None = None,
     correlate: str | None = None,
     early: Early = "wait",
+    early_within: float | None = None,
     late: Late = "undo",
     policy: Policy | None = None,
 ) -> Callable[..., object]:
     """Take an event (or one of two). When the method returns, the step is done: compensation will run its undo. `after`
-    names the steps, defined above, that must be done before: an event that comes earlier waits for them. An event that comes
-    when the saga compensates or has ended runs the undo of the step, and not the step; with `late="ignore"` it is noted.
-    `by` is the role of the people who bring the event about: while the step may run and is not done, it is a task of theirs.
+    names the steps, defined above, that must be done before: an event that comes earlier, or before the saga is started, waits
+    for them, `early_within` so many seconds, before it is a dead letter; with `early="ignore"` one whose saga was not started
+    is passed over. An event that comes when the saga compensates or has ended runs the undo of the step, and not the step;
+    with `late="ignore"` it is noted. `by` is the role of the people who bring the event about: while the step may run and is
+    not done, it is a task of theirs.
 
     `calling` is for what no transaction can take back: a vendor's API. That it will be called is committed first; then it is
     given the event while no transaction is open, again after a failure or a crash, and the method gets its answer as its
@@ -225,6 +240,7 @@ def step(
             by=by,
             correlate=correlate,
             early=early,
+            early_within=_patience("step", early_within),
             late=late,
             policy=_policy("step", policy),
             calling=_function("step", calling),
@@ -241,7 +257,13 @@ def join(*steps: Callable[..., object]) -> Callable[[Alone[S, R]], Alone[S, R]]:
 
 @overload
 def on(
-    event: type[P], /, *, correlate: str | None = None, early: Early = "wait", policy: Policy | None = None
+    event: type[P],
+    /,
+    *,
+    correlate: str | None = None,
+    early: Early = "wait",
+    early_within: float | None = None,
+    policy: Policy | None = None,
 ) -> Callable[[With[S, P, R]], With[S, P, R]]: ...
 @overload
 def on(
@@ -251,15 +273,29 @@ def on(
     *,
     correlate: str | None = None,
     early: Early = "wait",
+    early_within: float | None = None,
     policy: Policy | None = None,
 ) -> Callable[[With[S, P | Q, R]], With[S, P | Q, R]]: ...
 def on(
-    *events: type, correlate: str | None = None, early: Early = "wait", policy: Policy | None = None
+    *events: type,
+    correlate: str | None = None,
+    early: Early = "wait",
+    early_within: float | None = None,
+    policy: Policy | None = None,
 ) -> Callable[..., object]:
     """React to an event (or one of two) without a step that could be undone. `correlate` names the field in which this
-    event carries the saga's id; `early` says what becomes of one whose saga was not started."""
-    taken = _classes("on", *events)
-    return _marked(MethodMark(kind="on", events=taken, correlate=correlate, early=early, policy=_policy("on", policy)))
+    event carries the saga's id. One whose saga was not started waits for it, `early_within` so many seconds, before it is a
+    dead letter; with `early="ignore"` it is passed over."""
+    return _marked(
+        MethodMark(
+            kind="on",
+            events=_classes("on", *events),
+            correlate=correlate,
+            early=early,
+            early_within=_patience("on", early_within),
+            policy=_policy("on", policy),
+        )
+    )
 
 
 def late(event: type[P], /, *, correlate: str | None = None) -> Callable[[With[S, P, R]], With[S, P, R]]:

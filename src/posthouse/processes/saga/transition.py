@@ -15,6 +15,12 @@ UNDO_WITHIN = "undo within"
 """The library's own deadline: the fact that an undo waits for should have come."""
 
 
+STOP_WAITING = "stop waiting"
+"""The library's own deadline: an event has waited long enough."""
+WAKE = "wake"
+"""What is said at once, rather than at a deadline: the turn of events that waited has come."""
+
+
 def with_step(row: SagaRow, done: Done) -> SagaRow:
     """A step is done. One that was done before is undone as often; where nothing is to be undone, it keeps its place."""
     return row if not done.undoable and done.step in row.steps else replace(row, done=(*row.done, done))
@@ -105,13 +111,16 @@ def all_undone(row: SagaRow, now: float) -> SagaRow:
     return replace(row, status=status, undoing=None, ended_as=None, ended_at=now)
 
 
-OWN_DEADLINES = (RETRY_UNDO, UNDO_WITHIN)
+UNDO_DEADLINES = (RETRY_UNDO, UNDO_WITHIN)
+OWN_DEADLINES = (*UNDO_DEADLINES, STOP_WAITING)
 
 
 def keeps_deadline(row: SagaRow, name: str, *, late: bool = False) -> bool:
     """Whether a deadline still counts: of an ended saga only one that was set `late`, and the library's own while it
     compensates."""
-    return row.status == "compensating" if name in OWN_DEADLINES else late or takes_in_time(row)
+    if name == STOP_WAITING:
+        return bool(row.waiting)
+    return row.status == "compensating" if name in UNDO_DEADLINES else late or takes_in_time(row)
 
 
 def takes_in_time(row: SagaRow) -> bool:

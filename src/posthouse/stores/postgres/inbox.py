@@ -33,6 +33,9 @@ INSERT INTO posthouse.applied_count (consumer, topic, applied, skipped)
 SELECT $1, $2, $10::integer, $11::integer WHERE $10 + $11 > 0
 """
 
+# One that counts as applied does not.
+RECALL = "INSERT INTO posthouse.applied_count (consumer, topic, applied, skipped) VALUES ($1, $2, -1, 0)"
+
 # Remember an unordered event, whatever is held.
 ADVANCE_UNORDERED = f"""
 WITH advanced AS (
@@ -127,6 +130,9 @@ class PostgresInbox:
             return True
         columns = self._inbox_columns(consumer, entry)
         return bool(await own(tx).run(ADVANCE_UNORDERED, *columns, *figures, entry.said))
+
+    async def recall(self, tx: Transaction, consumer: str, topic: str) -> None:
+        await own(tx).run(RECALL, consumer, topic)
 
     async def accept_loss(self, tx: Transaction, consumer: str, topic: str, *, seen: int, lost: int) -> bool:
         return bool(await own(tx).run(ACCEPT_LOSS, consumer, topic, seen, lost))

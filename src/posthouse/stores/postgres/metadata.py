@@ -374,6 +374,15 @@ def _sagas(metadata: MetaData) -> None:
         Index("saga_index_value", "field", "value", "tenant", "number"),
     )
     Table(
+        "saga_waiting",
+        metadata,
+        *_columns(Text, "tenant"),
+        *_columns(BigInteger, "number"),
+        *_columns(Text, "event_id"),
+        *_columns(LargeBinary, "event"),
+        PrimaryKeyConstraint("tenant", "number", "event_id", name="saga_waiting_pkey"),
+    )
+    Table(
         "saga_turn",
         metadata,
         *_columns(Text, "tenant"),

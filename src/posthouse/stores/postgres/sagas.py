@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.store import Rows, Transaction
+from posthouse.store import HeldEvent, Rows, Transaction
 from posthouse.store.sagas import NOT_OVER, SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of, shape_of
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.joins import ours
@@ -60,6 +60,35 @@ INSERT INTO posthouse.saga_turn (tenant, number, turn, record)
 SELECT s.tenant, s.number, s.turn, CAST($14 AS text) FROM saved s RETURNING 1
 """
 
+# One that was awaited is started.
+BEGIN = f"""
+UPDATE posthouse.saga SET correlation = CAST($2 AS text), parent_saga = CAST($3 AS text), parent_id = CAST($4 AS text),
+    parent_attempt = CAST($5 AS integer), started_at = {MOMENT}
+WHERE tenant = CAST($6 AS text) AND number = CAST($7 AS bigint) AND status = 'awaited'
+    AND purged_at IS NULL
+"""
+
+# One that was awaited is not any more.
+DROP = """
+WITH gone AS (
+    DELETE FROM posthouse.saga WHERE tenant = CAST($1 AS text) AND number = CAST($2 AS bigint) AND status = 'awaited'
+    AND purged_at IS NULL
+    RETURNING tenant, number
+)
+DELETE FROM posthouse.saga_turn t USING gone g WHERE t.tenant = g.tenant AND t.number = g.number
+"""
+
+# Keep an event that came too early, and take it out.
+PARK = """
+INSERT INTO posthouse.saga_waiting (tenant, number, event_id, event)
+VALUES (CAST($1 AS text), CAST($2 AS bigint), CAST($3 AS text), CAST($4 AS bytea))
+ON CONFLICT (tenant, number, event_id) DO UPDATE SET event = excluded.event
+"""
+UNPARK = """
+DELETE FROM posthouse.saga_waiting
+WHERE tenant = CAST($1 AS text) AND number = CAST($2 AS bigint) AND event_id = CAST($3 AS text) RETURNING event
+"""
+
 # Sagas that are not over, some of each shape, spread over the time in which they were started. The first of a shape stands
 # for all that are not shown.
 SHAPES = f"""
@@ -94,6 +123,7 @@ WITH clock AS MATERIALIZED (SELECT {NOW} AS now, {NOW} - $2 AS before), gone AS 
     UPDATE posthouse.saga SET purged_at = (SELECT now FROM clock), progress = '{{}}', state = '{{}}'
     WHERE ctid = ANY (ARRAY(
         SELECT o.ctid FROM posthouse.saga o WHERE o.purged_at IS NULL AND o.ended_at < (SELECT before FROM clock)
+            AND NOT EXISTS (SELECT FROM posthouse.saga_waiting w WHERE w.tenant = o.tenant AND w.number = o.number)
         ORDER BY o.ended_at LIMIT $3 FOR UPDATE SKIP LOCKED))
     RETURNING tenant, number
 ), turns AS (
@@ -118,6 +148,7 @@ SELECT count(*) FROM gone
 """
 
 _turns = msgspec.json.Decoder(SagaTurn)
+_parked = msgspec.msgpack.Decoder(HeldEvent)
 
 
 class PostgresSagas:
@@ -158,6 +189,20 @@ class PostgresSagas:
             row.saga, row.tenant, row.id, row.attempt, row.turn - 1, list(cancel), msgspec.json.encode(turn).decode(),
             list(row.index), list(row.index.values()), shape_of(row),
         ))  # fmt: skip
+
+    async def begin(self, tx: Transaction, row: SagaRow) -> None:
+        parent = parent_columns(row.parent)
+        await self._run(tx, BEGIN, self._now(), row.correlation, *parent, row.tenant, row.number)
+
+    async def drop(self, tx: Transaction, row: SagaRow) -> None:
+        await self._run(tx, DROP, row.tenant, row.number)
+
+    async def park(self, tx: Transaction, row: SagaRow, event_id: str, event: HeldEvent) -> None:
+        await self._run(tx, PARK, row.tenant, row.number, event_id, msgspec.msgpack.encode(event))
+
+    async def unpark(self, tx: Transaction, row: SagaRow, event_id: str) -> HeldEvent | None:
+        found: Sequence[Sequence[Any]] = await self._run(tx, UNPARK, row.tenant, row.number, event_id)
+        return _parked.decode(found[0][0]) if found else None
 
     async def _run(self, tx: Transaction, sql: str, *parameters: object) -> Rows:
         return await (await ours(self._database, tx)).carry_out(_step(sql, parameters))

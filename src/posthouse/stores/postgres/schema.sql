@@ -447,6 +447,15 @@ CREATE TABLE posthouse.saga_turn (
     PRIMARY KEY (tenant, number, turn)
 );
 
+-- Events that came too early for theirs. Their order, and what they wait for, is in the progress of the saga.
+CREATE TABLE posthouse.saga_waiting (
+    tenant text NOT NULL,
+    number bigint NOT NULL,  -- of the saga
+    event_id text NOT NULL,
+    event bytea NOT NULL,  -- as it would be held, as MessagePack
+    PRIMARY KEY (tenant, number, event_id)
+);
+
 
 -- Streams
 

@@ -105,6 +105,13 @@ ON CONFLICT (consumer, topic) DO UPDATE SET lost = excluded.lost WHERE lost = ?3
 """
 
 
+# One that counts as applied does not.
+RECALL = """
+INSERT INTO posthouse_applied (consumer, topic, applied, skipped) VALUES (?, ?, -1, 0)
+ON CONFLICT (consumer, topic) DO UPDATE SET applied = applied - 1
+"""
+
+
 class SqliteInbox:
     """The inbox of a `SqliteStore`."""
 
@@ -151,6 +158,9 @@ class SqliteInbox:
         if counted:
             ours.count(consumer, entry.topic, skipped=skipped)
         return True
+
+    async def recall(self, tx: Transaction, consumer: str, topic: str) -> None:
+        own(tx).run(RECALL, (consumer, topic))
 
     async def accept_loss(self, tx: Transaction, consumer: str, topic: str, *, seen: int, lost: int) -> bool:
         return own(tx).run(ACCEPT_LOSS, (consumer, topic, seen, lost)).rowcount > 0

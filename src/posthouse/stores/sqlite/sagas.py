@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.store import Transaction
+from posthouse.store import HeldEvent, Transaction
 from posthouse.store.sagas import NOT_OVER, SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of, shape_of
 from posthouse.stores.rows import SAGA, find_sagas, parent_columns, saga_row
 from posthouse.stores.sqlite.database import Database
@@ -46,6 +46,20 @@ ON CONFLICT (number, field) DO UPDATE SET value = excluded.value WHERE value <> 
 # Add it to the history.
 RECORD = "INSERT INTO posthouse_saga_turn (number, turn, record) VALUES (?, ?, ?)"
 
+# One that was awaited is started, or is not awaited any more.
+BEGIN = """
+UPDATE posthouse_saga SET correlation = ?, parent_saga = ?, parent_id = ?, parent_attempt = ?, started_at = ?
+WHERE number = ? AND status = 'awaited'
+"""
+DROP = "DELETE FROM posthouse_saga WHERE number = ? AND status = 'awaited'"
+
+# Keep an event that came too early, and take it out.
+PARK = """
+INSERT INTO posthouse_saga_waiting (number, event_id, event) VALUES (?, ?, ?)
+ON CONFLICT (number, event_id) DO UPDATE SET event = excluded.event
+"""
+UNPARK = "DELETE FROM posthouse_saga_waiting WHERE number = ? AND event_id = ? RETURNING event"
+
 # Sagas that are not over, some of each shape, spread over the time in which they were started. The first of a shape stands
 # for all that are not shown.
 SHAPES = f"""
@@ -73,7 +87,10 @@ TURNS = "SELECT record FROM posthouse_saga_turn WHERE number = ? ORDER BY turn"
 COUNTS = "SELECT saga, status, count(*) FROM posthouse_saga WHERE purged_at IS NULL GROUP BY saga, status"
 
 # Those that ended before a time, and of which more than a tombstone is left.
-OLD = "SELECT number FROM posthouse_saga WHERE ended_at < ? AND purged_at IS NULL ORDER BY ended_at LIMIT ?"
+OLD = """
+SELECT number FROM posthouse_saga s WHERE ended_at < ? AND purged_at IS NULL
+    AND NOT EXISTS (SELECT 1 FROM posthouse_saga_waiting w WHERE w.number = s.number) ORDER BY ended_at LIMIT ?
+"""
 
 # Leave a tombstone, and nothing else.
 BLANK = "UPDATE posthouse_saga SET purged_at = ?, progress = '{}', state = x'7b7d' WHERE number = ?"
@@ -87,6 +104,7 @@ BURIED = "SELECT number FROM posthouse_saga WHERE ended_at < ? AND purged_at IS 
 FORGET = "DELETE FROM posthouse_saga WHERE number = ?"
 
 _turns = msgspec.json.Decoder(SagaTurn)
+_parked = msgspec.msgpack.Decoder(HeldEvent)
 
 
 class SqliteSagas:
@@ -131,6 +149,22 @@ class SqliteSagas:
         for name in cancel:
             await tx.execute(CANCEL, (row.tenant, name))
         return True
+
+    async def begin(self, tx: Transaction, row: SagaRow) -> None:
+        parent = parent_columns(row.parent)
+        await tx.execute(BEGIN, (row.correlation, *parent, self._clock.now(), row.number))
+
+    async def drop(self, tx: Transaction, row: SagaRow) -> None:
+        if (await tx.execute(DROP, (row.number,))).rowcount:
+            await tx.execute(FORGET_TURNS, (row.number,))
+
+    async def park(self, tx: Transaction, row: SagaRow, event_id: str, event: HeldEvent) -> None:
+        await tx.execute(PARK, (row.number, event_id, msgspec.msgpack.encode(event)))
+
+    async def unpark(self, tx: Transaction, row: SagaRow, event_id: str) -> HeldEvent | None:
+        found = await tx.execute(UNPARK, (row.number, event_id))
+        blob: Any = found.scalar() if found else None
+        return None if blob is None else _parked.decode(blob)
 
     async def find(self, wanted: SagaFilter, *, after: int = 0, limit: int = 100) -> Sequence[SagaRow]:
         sql, parameters = find_sagas(wanted, after=after, limit=limit, prefix="posthouse_")

@@ -286,6 +286,12 @@ class InboxContract(StoreFixtures):
             "stored anew, as late as it was dated"
         )
 
+    async def test_what_is_held_after_all_does_not_count_as_applied(self, store: Store) -> None:
+        async with store.begin() as tx:
+            assert await store.inbox.claim(tx, CONSUMER, [entry(1), entry(2)]) == [True, True]
+            await store.inbox.recall(tx, CONSUMER, TOPIC)
+        assert (await store.counts()).applied == {(CONSUMER, TOPIC): 1}
+
     async def test_what_never_came_is_counted_as_lost_until_it_comes_after_all(
         self, store: Store, other: Store
     ) -> None:

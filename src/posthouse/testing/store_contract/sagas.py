@@ -22,9 +22,11 @@ from posthouse.store.sagas import (
     SagaTurn,
     Said,
     Undoing,
+    Waiting,
     indexed_text,
 )
 from posthouse.testing.store_contract.fixtures import StoreFixtures
+from posthouse.testing.store_contract.samples import entry, held
 from posthouse.testing.store_contract.samples import row as outbox_row
 from posthouse.testing.store_contract.steps import failing
 
@@ -60,6 +62,7 @@ class SagaContract(StoreFixtures):
                 ),
             ),
             ended_as="completed",
+            waiting=(Waiting(event_id="e7", type="a.b.v1", method="pay", since=1.0, until=2.5, key="k", woken=True),),
             undoing=Undoing(of=Done("pay", 2), attempts=2, waiting=True, error="no"),
             reason="it \\ 'rained'",
             note="a note",
@@ -115,6 +118,64 @@ class SagaContract(StoreFixtures):
             assert await store.sagas.save(tx, replace(row, turn=2), turn(2))
             assert await store.sagas.turns_in(tx, row) == [turn(1), turn(2)]
             assert await store.sagas.turns_in(tx, saga("b1")) == []
+
+    async def test_an_awaited_saga_is_started_with_its_correlation_and_parent(self, store: Store) -> None:
+        await added(store, replace(saga("b1"), status="awaited"))
+        assert not await added(store, saga("b1")), "whoever starts it meets it"
+        await self.later(7)
+        async with store.begin() as tx:
+            row = await store.sagas.load(tx, "booking", "t1", "b1")
+            assert row is not None
+            started = replace(row, status="running", correlation="c1", parent=SagaRef("group", "g1"), turn=1)
+            await store.sagas.begin(tx, started)
+            assert await store.sagas.save(tx, started, turn(1))
+            await store.sagas.drop(tx, started)
+        (found,) = await store.sagas.find(SagaFilter())
+        assert (found.status, found.correlation, found.parent) == ("running", "c1", SagaRef("group", "g1"))
+        assert found.started_at == self.clock.now()
+
+    async def test_an_awaited_saga_that_never_came_leaves_nothing(self, store: Store) -> None:
+        await added(store, replace(saga("b1"), status="awaited"))
+        await saved(store, replace(saga("b1"), status="awaited", turn=1))
+        async with store.begin() as tx:
+            row = await store.sagas.load(tx, "booking", "t1", "b1")
+            assert row is not None
+            await store.sagas.drop(tx, row)
+        assert await store.sagas.find(SagaFilter()) == []
+        assert await added(store, saga("b1"))
+        assert await store.sagas.history("booking", "t1", "b1") == []
+
+    async def test_an_event_that_came_too_early_is_kept_whole_until_it_is_taken_out(self, store: Store) -> None:
+        await added(store, saga("b1"))
+        await added(store, saga("b2"))
+        event = replace(held(entry(sequence=None), "retrying"), headers={"a": "ż"}, body=b"\x00\xff")
+        async with store.begin() as tx:
+            first = await store.sagas.load(tx, "booking", "t1", "b1")
+            other = await store.sagas.load(tx, "booking", "t1", "b2")
+            assert first is not None
+            assert other is not None
+            await store.sagas.park(tx, first, "e1", replace(event, body=b"before"))
+            await store.sagas.park(tx, first, "e1", event)
+            await store.sagas.park(tx, first, "e2", event)
+        async with failing(store) as tx:
+            assert await store.sagas.unpark(tx, first, "e1") == event
+        async with store.begin() as tx:
+            assert await store.sagas.unpark(tx, other, "e1") is None
+            assert await store.sagas.unpark(tx, first, "e1") == event
+            assert await store.sagas.unpark(tx, first, "e1") is None
+
+    async def test_what_an_event_waits_for_is_not_purged(self, store: Store) -> None:
+        await added(store, saga("b1"))
+        await ended(store, "b1", status="completed")
+        async with store.begin() as tx:
+            row = await store.sagas.load(tx, "booking", "t1", "b1")
+            assert row is not None
+            await store.sagas.park(tx, row, "e1", held(entry(sequence=None), "retrying"))
+        await self.later(20)
+        assert await store.sagas.purge(10.0, 10) == 0
+        async with store.begin() as tx:
+            await store.sagas.unpark(tx, row, "e1")
+        assert await store.sagas.purge(10.0, 10) == 1
 
     async def test_a_turn_that_was_taken_is_not_taken_again(self, store: Store) -> None:
         await added(store, saga("b1"))

@@ -8,7 +8,6 @@ import pytest
 from posthouse import Event, Payload, Policy, Service
 from posthouse.errors import ConfigurationError
 from posthouse.processes import Saga, Turn, deadline, late, on, starts, step, undo
-from posthouse.seam.context import context_of
 from posthouse.testing import given
 from posthouse.testing.sagas import SagaCase
 
@@ -197,8 +196,7 @@ async def test_an_event_that_was_taken_in_time_is_not_undone_when_it_comes_again
     taken = next(turn.input.event_id for turn in case.history if turn.method == "money")
     event = case._event(money(5))
     again = msgspec.structs.replace(event, id=taken)
-    async with case._bench.turn(context_of(again)) as tx:
-        await case._bench.conductor.take(again, tx)
+    await case._bench.take(again)
     case.then(status="completed", done=["begin", "money"])
     assert case.history[-1].note == "came late, and again: it was taken before"
 

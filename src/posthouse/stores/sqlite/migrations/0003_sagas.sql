@@ -50,3 +50,11 @@ CREATE TABLE posthouse_saga_turn (
     record BLOB NOT NULL,
     PRIMARY KEY (number, turn)
 ) WITHOUT ROWID;
+
+-- Events that came too early for theirs. Their order, and what they wait for, is in the progress of the saga.
+CREATE TABLE posthouse_saga_waiting (
+    number INTEGER NOT NULL,
+    event_id TEXT NOT NULL,
+    event BLOB NOT NULL,
+    PRIMARY KEY (number, event_id)
+) WITHOUT ROWID;
