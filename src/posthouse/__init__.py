@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Model,
         Run,
         Saga,
+        SagaStart,
         Turn,
         WorkWeek,
         deadline,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from posthouse.settings import Settings
     from posthouse.status import drained
     from posthouse.store import Store
+    from posthouse.store.sagas import SagaFilter
 else:
     # The same at run time, when a name is first asked for: `posthouse --help` would import the whole house otherwise.
     # Whoever asks for Service gets App with it, which runs a service that has no other host.
@@ -61,13 +63,14 @@ else:
         "contracts.personal": "Personal",
         "errors": "PosthouseError Reject RetryLater RetryNow RuleBroken StreamArchived StreamDeleted VersionConflict",
         "events": "Actor Event Subject",
-        "processes": "Aggregate Calendar Conflicts Model Run Saga Turn WorkWeek deadline field join late on partial_resume "
+        "processes": "Aggregate Calendar Conflicts Model Run Saga SagaStart Turn WorkWeek deadline field join late on partial_resume "
         "partial_retry starts step undo",
         "receiving": "Policy",
         "seam": "Failure Rules Seam",
         "sending": "RelaySettings SyncTx Tx",
         "status": "drained",
         "store": "Store",
+        "store.sagas": "SagaFilter",
     }
     _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}
 
@@ -103,6 +106,8 @@ __all__ = [
     "Rules",
     "Run",
     "Saga",
+    "SagaFilter",
+    "SagaStart",
     "Seam",
     "Service",
     "Settings",
