@@ -1288,6 +1288,94 @@ class Checkout(Saga, forbid_unknown_fields=True):
             "Checkout: its state is stored whole and by name, for the release before and the next one: leave forbid_unknown_fields=True out",
         ),
         Mistake(
+            "saga index one text",
+            """\
+@orders.saga("checkout", correlate="order_id", index="order_id")
+class Checkout(Saga):
+    order_id: str
+    paid_at: float = 0.0
+    @starts
+    def begin(self, turn): ...""",
+            "Service.saga(index='order_id'): it is a list, each a text: write index=['order_id']",
+        ),
+        Mistake(
+            "saga index of no field",
+            """\
+@orders.saga("checkout", correlate="order_id", index=("customr_id",))
+class Checkout(Saga):
+    order_id: str
+    paid_at: float = 0.0
+    @starts
+    def begin(self, turn): ...""",
+            "Checkout: index names 'customr_id', which is no field of it.",
+        ),
+        Mistake(
+            "saga index of its id",
+            """\
+@orders.saga("checkout", correlate="order_id", index=("order_id",))
+class Checkout(Saga):
+    order_id: str
+    paid_at: float = 0.0
+    @starts
+    def begin(self, turn): ...""",
+            "Checkout: index names 'order_id', which is its id: it is found by that already",
+        ),
+        Mistake(
+            "saga index of a number with a point",
+            """\
+@orders.saga("checkout", correlate="order_id", index=("paid_at",))
+class Checkout(Saga):
+    order_id: str
+    paid_at: float = 0.0
+    @starts
+    def begin(self, turn): ...""",
+            "index names 'paid_at', which is float: text, whole numbers, UUIDs and dates are indexed",
+        ),
+        Mistake(
+            "saga again after no end",
+            """\
+@orders.saga("checkout", correlate="order_id", again=("running",))
+class Checkout(Saga):
+    order_id: str
+    paid_at: float = 0.0
+    @starts
+    def begin(self, turn): ...""",
+            "Service.saga(again=('running',)): it is a list, each ",
+        ),
+        Mistake(
+            "saga operator without a name",
+            """\
+@orders.saga("checkout", correlate="order_id", operator="")
+class Checkout(Saga):
+    order_id: str
+    paid_at: float = 0.0
+    @starts
+    def begin(self, turn): ...""",
+            "Checkout: operator names the role of those who decide when it rests, as in operator='claims-desk'",
+        ),
+        Mistake(
+            "@step by nobody",
+            """\
+@orders.saga("checkout", correlate="order_id")
+class Checkout(Saga):
+    order_id: str
+    paid_at: float = 0.0
+    @starts
+    def begin(self, turn): ...
+    @step(OrderPlaced, by="")
+    def paid(self, event, turn): ...""",
+            "Checkout: paid: by names the role of those who do it, as in by='claims-manager'",
+        ),
+        Mistake(
+            "@step by a class",
+            """\
+class Checkout(Saga):
+    order_id: str
+    @step(OrderPlaced, by=OrderPlaced)
+    def paid(self, event, turn): ...""",
+            "step(by=OrderPlaced): it is ",
+        ),
+        Mistake(
             "start undeclared saga",
             """\
 class Checkout(Saga):
@@ -1624,6 +1712,26 @@ def count(event, model): ...""",
             "No such option: --to (Possible options: --json, --time, --topic)",
         ),
         Mistake("timers unknown", "posthouse timers cancel shop nope", "Got unexpected extra argument(s) (shop nope)"),
+        Mistake(
+            "saga tasks without sagas",
+            "posthouse saga tasks shop --by manager",
+            "posthouse: orders declares no saga: declare one with @orders.saga(…)",
+        ),
+        Mistake(
+            "trace attempt without a saga",
+            "posthouse trace o1 shop --attempt 2",
+            "posthouse: --tenant and --attempt are those of a saga: name it with --saga",
+        ),
+        Mistake(
+            "trace of no saga",
+            "posthouse trace --saga checkout o1 shop",
+            "posthouse: no saga is called 'checkout'. None is declared.",
+        ),
+        Mistake(
+            "saga list where nothing",
+            "posthouse saga list shop --where order_id",
+            "posthouse: --where order_id: write FIELD=VALUE, as in --where policy_id=p1",
+        ),
         Mistake(
             "saga unknown",
             "posthouse saga show shop checkout o1",

@@ -58,7 +58,7 @@ def list_sagas(
     as_json: AsJson = False,
 ) -> None:
     """List sagas in the order of starting, and how many there are in each status."""
-    service = load(target)
+    service, asked = load(target), asked_where(where or ())
     if saga is not None:
         declared(service, saga)
     elif not service.declared.saga_types:
@@ -67,7 +67,7 @@ def list_sagas(
         saga=saga,
         status=status,
         tenant=tenant,
-        where=asked_where(where or ()),
+        where=asked,
         parent=None if parent is None else SagaRef(*parent, attempt=0),
         tombstones=tombstones,
     )

@@ -99,7 +99,7 @@ def owner(services: Sequence[Service], saga: str) -> Service:
         if saga in service.declared.saga_types:
             return service
     known = {name for service in services for name in service.declared.saga_types}
-    raise ConfigurationError(f"no saga is called {saga!r}.{did_you_mean(saga, known)}")
+    raise ConfigurationError(f"no saga is called {saga!r}.{did_you_mean(saga, known) or ' None is declared.'}")
 
 
 async def _find(services: Sequence[Service], identifier: str, since: float | None, which: Which | None) -> Trace:
