@@ -219,14 +219,14 @@ def progress_of(row: SagaRow) -> str:
 
 
 def shape_of(row: SagaRow) -> str:
-    """What a release must know to run it, as a hash: the steps that are done, the deadlines that are armed, the calls that are
-    out, the undo under way, and the names of the fields."""
+    """What a release must know to run it, as a hash: the steps that are done, the deadlines that are armed, the undo under way, the
+    calls that are out, the events that wait, and the names of the fields."""
     steps = [(done.step, done.undoable) for done in row.done]
     undoing = None if row.undoing is None else (row.undoing.step, row.undoing.waiting)
     fields = sorted(msgspec.json.decode(row.state, type=dict[str, msgspec.Raw])) if row.state.startswith(b"{") else []
-    shape = msgspec.json.encode(
-        (steps, sorted(row.deadlines), sorted(call.step for call in row.calls), undoing, fields)
-    )
+    calls = sorted({call.step for call in row.calls})
+    waiting = sorted({event.type for event in row.waiting})
+    shape = msgspec.json.encode((steps, sorted(row.deadlines), undoing, calls, waiting, fields))
     return hashlib.blake2b(shape, digest_size=8).hexdigest()
 
 

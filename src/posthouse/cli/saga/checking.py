@@ -29,7 +29,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Compare the sagas that are not over with the class that will run them: fields, steps that are done, deadlines that
-    are armed, undos under way. Ends with code 1 when some could not go on, as a start would refuse. Changes nothing."""
+    are armed, undos under way, calls that are out. Ends with code 1 when some could not go on, as a start would refuse. Changes nothing."""
     service = load(target)
     if not service.declared.saga_types:
         raise ConfigurationError(f"{service.name} declares no saga: declare one with @{service.name}.saga(…)")

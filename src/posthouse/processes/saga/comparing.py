@@ -108,6 +108,9 @@ async def compare(types: Mapping[str, SagaType], rows: AsyncIterable[tuple[SagaR
 def misfits(of: SagaType, row: SagaRow) -> Iterator[Misfit]:
     """What of a stored saga does not fit its class."""
     cls = of.cls.__name__
+    for subject in dict.fromkeys(event.type for event in row.waiting):
+        if subject not in of.event_types:
+            yield Misfit("fail", f"an event {subject} waits for its turn, and {cls} does not take it", BACK)
     if row.status == "awaited":
         return
     yield from _state_misfits(of, row, cls)

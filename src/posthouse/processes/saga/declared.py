@@ -151,7 +151,8 @@ class SagaType:
         fields = [(field.encode_name, str(field.type)) for field in msgspec.structs.fields(self.cls)]
         events = sorted(self.event_types)
         parts = (events, self.steps, dict(self.joins), sorted(takes), sorted(undos), sorted(self.deadlines), fields)
-        return hashlib.blake2b(repr((*parts, sorted(self.renamed.items()))).encode(), digest_size=6).hexdigest()
+        rest = (sorted(self.calls), sorted(self.renamed.items()))
+        return hashlib.blake2b(repr((*parts, *rest)).encode(), digest_size=6).hexdigest()
 
     @cached_property
     def event_types(self) -> Mapping[str, EventType[object]]:

@@ -17,7 +17,7 @@ from posthouse.events import Event
 from posthouse.processes import SagaType
 from posthouse.processes.saga.comparing import misfits
 from posthouse.processes.saga.declaring import saga_type_of
-from posthouse.store.sagas import Armed, Done, SagaRow, Undoing
+from posthouse.store.sagas import Armed, CallOut, Done, SagaRow, Undoing, Waiting
 
 till = Service("till")
 
@@ -128,6 +128,17 @@ def test_an_undo_that_vanished_from_a_step_that_is_done_is_a_failure() -> None:
     row = replace(STORED, state=b'{"order_id":"7"}', deadlines={}, undoing=None)
     assert found(Keeping, row) == [("fail", "the step 'paid' is done and had an undo, and Keeping declares none")]
     assert found(Keeping, replace(row, done=(Done("begin", 1), Done("paid", 2)))) == []
+
+
+def test_an_event_that_waits_and_a_call_that_is_out_must_be_known() -> None:
+    waits = Waiting(event_id="e1", type="till.refunded.v1", method="refunded", since=0.0, until=1.0)
+    row = SagaRow(saga="order", tenant="t1", id="7", status="awaited", waiting=(waits,))
+    assert found(First, row) == []
+    assert found(Forgot, row) == [
+        ("fail", "an event till.refunded.v1 waits for its turn, and Forgot does not take it")
+    ]
+    row = SagaRow(saga="order", tenant="t1", id="7", state=b'{"order_id":"7"}', calls=(CallOut(step="paid", turn=2),))
+    assert found(First, row) == [("fail", "the call of 'paid' is out, and First makes none there")]
 
 
 def test_a_state_that_does_not_decode_is_a_failure() -> None:
