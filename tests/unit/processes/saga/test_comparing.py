@@ -134,9 +134,7 @@ def test_an_event_that_waits_and_a_call_that_is_out_must_be_known() -> None:
     waits = Waiting(event_id="e1", type="till.refunded.v1", method="refunded", since=0.0, until=1.0)
     row = SagaRow(saga="order", tenant="t1", id="7", status="awaited", waiting=(waits,))
     assert found(First, row) == []
-    assert found(Forgot, row) == [
-        ("fail", "an event till.refunded.v1 waits for its turn, and Forgot does not take it")
-    ]
+    assert found(Forgot, row) == [("fail", "an event till.refunded.v1 waits for its turn, and Forgot does not take it")]
     row = SagaRow(saga="order", tenant="t1", id="7", state=b'{"order_id":"7"}', calls=(CallOut(step="paid", turn=2),))
     assert found(First, row) == [("fail", "the call of 'paid' is out, and First makes none there")]
 
