@@ -88,8 +88,8 @@ class Undoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CallOut(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A call to the outside that was noted and is not answered. `step` asked for it in the turn `turn`, whose event it is
-    about. `event_id` is the event that leads to the next try, or to the one that is under way. `tries` were begun
+    """A call to the outside that was noted and is not answered. `step`, a step or with `undoes` an undo, asked for it in the
+    turn `turn`; the event of that turn, or of the step that is undone, is what it is about. `event_id` is the event that leads to the next try, or to the one that is under way. `tries` were begun
     since it was asked for, or asked for again by an operator, the last one at `begun_at`, None: never; `due_at` is when it
     should be answered, or when the next one begins. `error` is what the last
     one failed with. `given_up`: nobody tries any more, and nobody knows what came of it."""
@@ -102,6 +102,7 @@ class CallOut(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     due_at: float = 0.0
     error: str = ""
     given_up: bool = False
+    undoes: bool = False
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -10,16 +10,19 @@ from posthouse.events import Event
 from posthouse.processes.saga.calls import Answered, CallWanted, Failed, InHand, Outcome, Refused
 from posthouse.processes.saga.conductor import Conductor
 from posthouse.processes.saga.course import NOT_ITS_OWN, Course
+from posthouse.processes.saga.declared import Undo
 from posthouse.processes.saga.recorded import event_of
 from posthouse.processes.saga.transition import (
     call_of,
     compensating,
     given_up,
     known_after_all,
+    standing_at,
     takes_in_time,
     with_call,
     without_call,
 )
+from posthouse.receiving.handler import Answer
 from posthouse.receiving.policy import Again, decide
 from posthouse.redaction import words_of
 from posthouse.sending import Tx
@@ -55,7 +58,7 @@ class Answering:
                 f"{row.ref}: the call of {call.step!r} was noted by another release, and {self.of.cls.__name__} makes none there "
                 "any more: bring it back until no saga waits for it"
             )
-        noted = await course.turn_of(call.turn, call.step)
+        about, more = await self._about(course, call)
         due_at = course.now + policy.deadline
         call = replace(call, tries=call.tries + 1, begun_at=course.now, due_at=due_at)
         course.row = with_call(course.row, call)
@@ -65,7 +68,8 @@ class Answering:
             of=row.ref,
             call=call,
             outside=self.of.calls[call.step],
-            event=event_of(self.of, noted.input, row.tenant, noted.at),
+            event=about,
+            more=more,
             deadline=policy.deadline,
         )
 
@@ -74,10 +78,7 @@ class Answering:
         row, call = await self._out(event, tx)
         if outcome is None or row is None or call is None:
             return
-        noted = (
-            await self._conductor.turn(tx, row, SagaInput(kind="call", type="")).turn_of(call.turn, call.step)
-        ).input
-        given = replace(noted, kind="answer", call=call.turn)
+        given = await self._input(tx, row, call)
         match outcome:
             case Answered(kept):
                 course = await self._heard(tx, row, call, replace(given, answer=kept))
@@ -89,21 +90,42 @@ class Answering:
                 self._failed(course, call, error, words)
         await self._conductor.finish(course)
 
+    async def _about(self, course: Course, call: CallOut) -> tuple[Event[object], Answer]:
+        """The event that a call is about; with what the call of the step was answered, where that is undone."""
+        if not call.undoes:
+            noted = await course.turn_of(call.turn, call.step)
+            return event_of(self.of, noted.input, course.row.tenant, noted.at), ()
+        event, answer = await course.given_to(standing_at(course.row))
+        if event is None:
+            raise ConfigurationError(f"{course.row.ref}: {call.step} calls outside, and its step has no event any more")
+        return event, answer
+
+    async def _input(self, tx: Tx, row: SagaRow, call: CallOut) -> SagaInput:
+        """What a turn about an answer is given: of a step also its event, which its undo will be given."""
+        if call.undoes:
+            return SagaInput(kind="answer", type=call.step, call=call.turn)
+        noted = await self._conductor.turn(tx, row, SagaInput(kind="call", type=call.step)).turn_of(
+            call.turn, call.step
+        )
+        return replace(noted.input, kind="answer", call=call.turn)
+
     async def _heard(self, tx: Tx, row: SagaRow, call: CallOut, given: SagaInput) -> Course:
         """Run the step, or undo it where the answer is too late. A method that fails leaves nothing behind: the outside is
         asked again, and says the same."""
         course = self._conductor.turn(tx, row, given)
         answer = (self.of.calls[call.step].decode(given.answer),)
-        about = event_of(self.of, given, row.tenant, course.now)
         course.row = known_after_all(row, call)
-        if not takes_in_time(row):
-            await course.answered_late(call.step, about, answer)
+        if not call.undoes and not takes_in_time(row):
+            await course.answered_late(call.step, event_of(self.of, given, row.tenant, course.now), answer)
             return course
+        goes_on = False
         try:
             async with tx.savepoint():
-                await course.run(call.step, about, answer)
+                if call.undoes:
+                    goes_on = await course.undo_answered(self._undo(call), answer)
+                else:
+                    await course.run(call.step, event_of(self.of, given, row.tenant, course.now), answer)
                 course.check()
-            return course
         except NOT_ITS_OWN:
             raise
         except Exception as error:
@@ -111,14 +133,24 @@ class Answering:
             course = self._conductor.turn(tx, row, replace(given, answer=msgspec.Raw(b"null"), error=words))
             self._failed(course, call, error, words)
             return course
+        if goes_on:
+            await course.compensate()
+        return course
 
     async def _refused(self, course: Course, call: CallOut, words: str) -> None:
-        """Nothing was done outside: there is nothing to undo of this step, and all that was done before it is undone."""
+        """Nothing was done outside: there is nothing to undo of this step, and all that was done before it is undone. An undo
+        that is refused has failed."""
         course.row = known_after_all(course.row, call)
         course.note = f"refused: {words}"
+        if call.undoes:
+            course.undo_refused_outside(self._undo(call), words)
+            return
         if takes_in_time(course.row):
             course.row = compensating(course.row, f"{call.step}: {words}")
         await course.go_on_without_calls()
+
+    def _undo(self, call: CallOut) -> Undo:
+        return next(undo for undo in self.of.undos.values() if undo.method == call.step)
 
     def _failed(self, course: Course, call: CallOut, error: Exception, words: str) -> None:
         follows = decide(self.of.policy_of(call.step), error, call.tries)

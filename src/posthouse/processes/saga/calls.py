@@ -13,6 +13,7 @@ from posthouse.contracts import EventType, Terms, declare
 from posthouse.errors import Reject
 from posthouse.events import Event, Subject
 from posthouse.processes.saga.declared import OutsideCall
+from posthouse.receiving.handler import Answer
 from posthouse.redaction import words_of
 from posthouse.seam.deadline import in_thread, on_loop
 from posthouse.store.sagas import CallOut, SagaRef
@@ -61,19 +62,23 @@ Outcome = Answered | Refused | Failed
 
 
 class InHand(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that begins now: it is noted that it does."""
+    """A call that begins now: it is noted that it does. `more` is what the call of the step was answered that is undone."""
 
     of: SagaRef
     call: CallOut
     outside: OutsideCall
     event: Event[object]
+    more: Answer = ()
     deadline: float
 
 
 async def ask(asked: InHand) -> Outcome:
     """Call outside, while no transaction is open. Never raises what the function does."""
     function, step = asked.outside.function, asked.call.step
-    work, name = partial(function, asked.event), f"{step} (calling) of {asked.of}"
+    work, name = (
+        partial(function, asked.event, *asked.more),
+        f"{step} (calling) of {asked.of}",
+    )
     try:
         if inspect.iscoroutinefunction(function):
             answer = await on_loop(cast("Awaitable[object]", work()), asked.deadline, name)

@@ -48,6 +48,7 @@ from posthouse.processes.saga.transition import (
     rearmed,
     standing_at,
     takes_in_time,
+    undoing_now,
     undone,
     with_call,
     with_step,
@@ -353,7 +354,12 @@ class Course:
         return turn
 
     async def _undo(self, undo: Undo) -> bool:
-        """Run one undo; True when the next one may follow."""
+        """Run one undo, or note that it calls outside first; True when the next one may follow."""
+        if undo.method in self.of.calls:
+            self.row = undoing_now(self.row)
+            self.ask(CallOut(step=undo.method, turn=self.row.turn + 1, undoes=True))
+            self.note = self.note or f"calls {self.of.calls[undo.method].name}"
+            return False
         attempts = self.row.undoing.attempts if self.row.undoing is not None else 0
         while (error := await self._try(undo)) is not None:
             attempts += 1
@@ -369,6 +375,9 @@ class Course:
                 self._undo_failed = words
                 self._set_for[RETRY_UNDO] = answer.seconds
                 return False
+        return self._has_undone(undo)
+
+    def _has_undone(self, undo: Undo) -> bool:
         self._undone.append(undo.method)
         if undo.until is not None:
             self.row = awaiting(self.row)
@@ -376,6 +385,17 @@ class Course:
             return False
         self.row = undone(self.row)
         return True
+
+    async def undo_answered(self, undo: Undo, answer: Answer) -> bool:
+        """The outside has answered the call of the undo that it stands at; True when the next one may follow."""
+        self.row = replace(self.row, status="compensating")
+        event, _ = await self.given_to(standing_at(self.row))
+        await self._call(undo.method, event, answer, final=True)
+        return self._has_undone(undo)
+
+    def undo_refused_outside(self, undo: Undo, words: str) -> None:
+        """The outside will not undo it."""
+        self._give_up(f"{undo.method}: {words}", undo.method)
 
     async def _try(self, undo: Undo) -> Exception | None:
         """One run of an undo; when it fails, nothing of it is left, and its error is returned."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -19,7 +19,7 @@ from posthouse.processes.calendar import Working
 from posthouse.processes.saga.marks import Early, Kind, Late
 from posthouse.processes.saga.saga import Saga, renamed
 from posthouse.processes.saga.stored import under_new_names, with_others
-from posthouse.receiving import Calling, Policy
+from posthouse.receiving import Policy
 from posthouse.store.sagas import Indexable, SagaStatus, indexed_text
 
 OPERATOR = "operator"
@@ -66,9 +66,9 @@ class Undo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutsideCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step asks the outside: the function, and the type of its answer."""
+    """What a step or an undo asks the outside: the function, and the type of its answer."""
 
-    function: Calling
+    function: Callable[..., object]
     answer: object
 
     @property
@@ -129,7 +129,7 @@ class SagaType:
     policies: Mapping[str, Policy] = dataclasses.field(default_factory=dict)
     """By the method that has one of its own."""
     calls: Mapping[str, OutsideCall] = dataclasses.field(default_factory=dict)
-    """By the step that asks the outside first."""
+    """By the step, or the undo, that asks the outside first."""
 
     def policy_of(self, method: str) -> Policy:
         """How the failures of a method are answered."""

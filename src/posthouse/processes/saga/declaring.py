@@ -252,7 +252,9 @@ def _method_problems(method: Marked, correlate: str) -> Iterator[str]:
         yield f"{name}: within must be above 0 seconds, not {mark.seconds:g}"
     marks = marks_of(mark.step) if mark.kind == "undo" else (mark,)
     wanted = ["self", "event", "turn"] if any(map(_takes_event, marks)) else ["self", "turn"]
-    wanted += ["answer"] if any(one.calling is not None for one in marks) else []
+    wanted += ["answer"] if any(one.calling is not None for one in (mark, *marks)) else []
+    if mark.kind == "undo" and mark.calling is not None and not any(map(_takes_event, marks)):
+        yield f"{name} calls outside, and {_name_of(mark.step)} has no event to call about: let the undo say a fact instead"
     if len(inspect.signature(function).parameters) != len(wanted):
         found = ", ".join(inspect.signature(function).parameters)
         why = f", as {_name_of(mark.step)} {'has no event' if len(wanted) == 2 else 'does'}" if mark.step else ""

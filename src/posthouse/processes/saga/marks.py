@@ -23,6 +23,7 @@ V = TypeVar("V")
 P = TypeVar("P")
 Q = TypeVar("Q")
 A = TypeVar("A")
+B = TypeVar("B")
 
 Alone = Callable[[S, Turn], R]
 """A method that is given its turn."""
@@ -73,8 +74,8 @@ class MethodMark(msgspec.Struct, frozen=True, kw_only=True):
     """None: that of the service."""
     policy: Policy | None = None
     """How its failures are answered; None: as those of the saga."""
-    calling: Calling | None = None
-    """Of a step: what is asked before."""
+    calling: Callable[..., object] | None = None
+    """Of a step or an undo: what is asked before."""
 
 
 def marks_of(function: object) -> tuple[MethodMark, ...]:
@@ -109,7 +110,7 @@ def _policy(mark: str, given: Policy | None) -> Policy | None:
     return given
 
 
-def _function(mark: str, given: Calling | None) -> Calling | None:
+def _function(mark: str, given: Callable[..., object] | None) -> Callable[..., object] | None:
     if given is not None and not inspect.isroutine(given):
         raise ConfigurationError(
             f"@{mark}(calling={given!r:.60}): it is a function that takes the event, `async def` or `def`"
@@ -338,10 +339,23 @@ def undo(
     correlate: str | None = None,
     policy: Policy | None = None,
 ) -> Callable[[Answered[T, P, A, V]], Answered[T, P, A, V]]: ...
+@overload
+def undo(
+    step: With[S, P, R] | Answered[S, P, A, R],
+    /,
+    *,
+    calling: Callable[..., object],
+    until: type[object] | None = None,
+    unless: type[object] | None = None,
+    within: float = 60.0,
+    correlate: str | None = None,
+    policy: Policy | None = None,
+) -> Callable[[Answered[T, P, B, V]], Answered[T, P, B, V]]: ...
 def undo(
     step: Callable[..., object],
     /,
     *,
+    calling: Callable[..., object] | None = None,
     until: type[object] | None = None,
     unless: type[object] | None = None,
     within: float = 60.0,
@@ -350,7 +364,10 @@ def undo(
 ) -> Callable[..., object]:
     """The compensation of a step, which is given the event of that step; that of a join, or of a start without an event, is
     given its turn alone, that of a step that calls outside also the answer. With `until` it is over when that event has come; if it does not come `within` so many seconds,
-    compensation has failed; and so it has, at once, when the event `unless` comes, which says that it was refused."""
+    compensation has failed; and so it has, at once, when the event `unless` comes, which says that it was refused.
+
+    `calling` is as that of a step: a function that is given the event of the step, and what the call of the step was answered,
+    where it made one; the method is then given the answer to this one. If it raises `Reject`, compensation has failed."""
     if problem := misfit("undo", "within", within, Wait):
         raise ConfigurationError(problem)
     if not marks_of(step):
@@ -372,6 +389,7 @@ def undo(
             seconds=within,
             correlate=correlate,
             policy=_policy("undo", policy),
+            calling=_function("undo", calling),
         )
     )
 

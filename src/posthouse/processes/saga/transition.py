@@ -89,6 +89,11 @@ def undone(row: SagaRow) -> SagaRow:
     return replace(row, status="compensating", done=tuple(done for done in row.done if done != at), undoing=None)
 
 
+def undoing_now(row: SagaRow) -> SagaRow:
+    """Its undo has begun."""
+    return replace(row, undoing=Undoing(of=standing_at(row)))
+
+
 def awaiting(row: SagaRow) -> SagaRow:
     """The undo was called, and its fact is awaited."""
     return replace(row, undoing=Undoing(of=standing_at(row), waiting=True))
@@ -160,8 +165,8 @@ def without_call(row: SagaRow, call: CallOut) -> SagaRow:
 
 
 def without_unbegun(row: SagaRow) -> SagaRow:
-    """Calls that never began are not made: nothing has happened outside."""
-    return replace(row, calls=tuple(call for call in row.calls if call.begun_at is not None))
+    """Calls of steps that never began are not made: nothing has happened outside."""
+    return replace(row, calls=tuple(call for call in row.calls if call.begun_at is not None or call.undoes))
 
 
 def put_off(row: SagaRow) -> SagaRow:

@@ -1,0 +1,168 @@
+"""Undos that ask the outside: by the same protocol as steps, with what the step was answered in hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from posthouse import Event, Payload, Policy, Reject, Service
+from posthouse.app import app_of
+from posthouse.errors import ConfigurationError
+from posthouse.processes import Saga, Turn, on, starts, step, undo
+from posthouse.testing import Harness, assert_survives_crashes, given
+from posthouse.testing.histories import assert_replays, dump, histories, load
+
+
+class Approved(Payload):
+    claim_id: str
+    cents: int = 100
+
+
+class Withdrawn(Payload):
+    claim_id: str
+
+
+class Refunded(Payload):
+    claim_id: str
+    receipt: str
+    refund: str
+
+
+class Closed(Payload):
+    claim_id: str
+
+
+PAID: dict[str, int] = {}
+REFUNDED: dict[str, str] = {}
+claims = Service("claims")
+for name, cls in (
+    ("claim.approved", Approved),
+    ("claim.withdrawn", Withdrawn),
+    ("claim.refunded", Refunded),
+    ("claim.closed", Closed),
+):
+    claims.event(f"{name}.v1", key="claim_id")(cls)
+
+
+async def pay(event: Event[Approved]) -> str:
+    PAID.setdefault(event.id, event.data.cents)
+    return "receipt 1"
+
+
+def give_back(event: Event[Approved], receipt: str) -> str:
+    REFUNDED.setdefault(f"refund {event.id}", receipt)
+    return "refund 1"
+
+
+@claims.saga("claim", correlate="claim_id", policy=Policy(first_delay=10.0, last_delay=10.0))
+class Claim(Saga):
+    claim_id: str
+    refund: str = ""
+
+    @starts
+    def register(self, turn: Turn) -> None: ...
+
+    @undo(register)
+    def close(self, turn: Turn) -> None:
+        turn.publish(Closed(claim_id=self.claim_id))
+
+    @step(Approved, calling=pay)
+    def paid(self, event: Event[Approved], turn: Turn, receipt: str) -> None: ...
+
+    @undo(paid, calling=give_back, policy=Policy(max_attempts=2, first_delay=10.0, last_delay=10.0))
+    def refunded(self, event: Event[Approved], turn: Turn, refund: str) -> None:
+        self.refund = refund
+        turn.publish(Refunded(claim_id=self.claim_id, receipt=f"{event.data.cents}", refund=refund))
+
+    @on(Withdrawn)
+    def withdrawn(self, event: Event[Withdrawn], turn: Turn) -> None:
+        turn.compensate("withdrawn")
+
+
+DONE = [Refunded(claim_id="c1", receipt="100", refund="refund 1"), Closed(claim_id="c1")]
+
+
+async def paid_out(h: Harness) -> None:
+    PAID.clear()
+    REFUNDED.clear()
+    async with claims.transaction("t1") as tx:
+        await claims.start_saga(tx, Claim(claim_id="c1"))
+    await h.publish(Approved(claim_id="c1"))
+    await h.settled()
+    await h.publish(Withdrawn(claim_id="c1"))
+    await h.settled()
+
+
+async def test_an_undo_calls_with_the_answer_of_its_step_and_its_method_gets_its_own() -> None:
+    async with Harness(claims) as h:
+        await paid_out(h)
+        view = await app_of(claims).sagas.show("claim", "c1", tenant="t1")
+        assert (view.row.status, view.row.calls) == ("compensated", ())
+        assert [one.data for one in await h.published(Refunded)] == DONE[:1]
+        await assert_replays(claims, load(dump([view async for view in histories(claims)])))
+    assert list(REFUNDED.values()) == ["receipt 1"]
+
+
+async def test_a_refund_is_made_once_wherever_the_power_is_cut() -> None:
+    async def end(h: Harness) -> object:
+        rows = [row.status async for row in app_of(claims).sagas.find()]
+        return rows, list(PAID.values()), list(REFUNDED.values()), len(await h.published(Refunded))
+
+    crashes = await assert_survives_crashes(paid_out, claims, end=end, every=3)
+    assert crashes.runs > 5
+
+
+async def test_whatever_is_paid_while_a_claim_is_withdrawn_is_refunded_wherever_the_power_is_cut() -> None:
+    async def withdrawn_at_once(h: Harness) -> None:
+        PAID.clear()
+        REFUNDED.clear()
+        async with claims.transaction("t1") as tx:
+            await claims.start_saga(tx, Claim(claim_id="c1"))
+        await h.publish(Approved(claim_id="c1"))
+        await h.publish(Withdrawn(claim_id="c1"))
+        await h.settled()
+
+    async def end(h: Harness) -> object:
+        rows = [(row.status, row.calls) async for row in app_of(claims).sagas.find()]
+        return rows, len(PAID) - len(REFUNDED), len(REFUNDED) - len(await h.published(Refunded))
+
+    crashes = await assert_survives_crashes(withdrawn_at_once, claims, end=end, every=2)
+    assert crashes.runs > 5
+
+
+async def test_an_undo_that_is_refused_has_failed_and_may_be_retried_or_done_by_hand() -> None:
+    case = await given(claims, Claim(claim_id="c1"), Approved(claim_id="c1"))
+    await case.answer("paid", "receipt 1")
+    await case.when(Withdrawn(claim_id="c1"))
+    case.then(status="compensating", calls=["refunded"], published=[])
+    (await case.answer("refunded", Reject("too old"))).then(status="compensation_failed", calls=[])
+    assert case.row.undoing is not None
+    assert case.row.undoing.error == "refunded: too old"
+    (await case.retry()).then(status="compensating", calls=["refunded"])
+    (await case.answer("refunded", "refund 1")).then(status="compensated", published=DONE)
+
+
+async def test_an_undo_whose_call_is_never_answered_is_given_up_by_its_policy_and_asked_again_or_skipped() -> None:
+    case = await given(claims, Claim(claim_id="c1"), Approved(claim_id="c1"))
+    await case.answer("paid", "receipt 1")
+    await case.when(Withdrawn(claim_id="c1"))
+    for _ in range(2):
+        await case.answer("refunded", TimeoutError("no answer"))
+    case.then(status="compensation_failed", calls=["refunded"])
+    (await case.retry()).then(status="compensating", calls=["refunded"])
+    for _ in range(2):
+        await case.answer("refunded", TimeoutError("no answer"))
+    (await case.resume(note="refunded by letter")).then(status="compensated", published=DONE[1:], calls=[])
+
+
+def test_an_undo_of_a_step_without_an_event_calls_nobody() -> None:
+    class Bare(Saga):
+        claim_id: str
+
+        @starts
+        def begin(self, turn: Turn) -> None: ...
+
+        @undo(begin, calling=give_back)  # type: ignore[arg-type]
+        def end(self, turn: Turn, answer: str) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="end calls outside, and begin has no event to call about"):
+        Service("claims").saga("bare", correlate="claim_id")(Bare)
