@@ -57,7 +57,9 @@ async def test_a_payout_that_is_called_for_is_made_once_or_recalled() -> None:
     played(await payouts.play(limit), limit)
 
 
-@pytest.mark.parametrize("play", [hotel.play_booking, hotel.play_check_in])
+@pytest.mark.parametrize(
+    "play", [hotel.play_booking, hotel.play_check_in, hotel.play_check_out, hotel.play_date_change]
+)
 async def test_a_saga_of_melmastoon_keeps_its_promises_in_every_order(
     play: Callable[[int], Awaitable[Orders]],
 ) -> None:

@@ -359,3 +359,15 @@ async def test_a_check_out_that_is_called_off_with_a_balance_pending_ends_when_i
         await house.hears(folio_closed())
         assert (await house.booking()).status == "checked_out"
         assert await house.said(CheckedOut) == [OUT]
+
+
+async def test_a_check_out_that_is_called_off_when_the_key_has_ended_leaves_the_balance_alone() -> None:
+    async with open_house() as house:
+        await house.checked_in()
+        await house.check_out()
+        await house.waits(30.0)
+        await desk.retry_check_out("t1", "b1")
+        await house.hears(key_revoked())
+        assert (await house.booking()).status == "check_out_started"
+        await desk.call_off_check_out("t1", "b1")
+        assert (await house.booking()).status == "checked_out_balance_pending"

@@ -72,11 +72,13 @@ class CheckOutSaga(Saga):
     @undo(leave)
     async def stay_on(self, turn: Turn) -> None:
         """Called off: the guest stays, unless the key is to end. With a key that is revoked, the balance is all that is left."""
+        booking = await bookings.take(turn.tx, self.booking_id)
         if not self.key_asked:
-            booking = await bookings.take(turn.tx, self.booking_id)
             await bookings.save(turn.tx, booking, replace(booking, status="checked_in", missing=""))
         elif not self.revoked:
             raise Reject(f"the key of booking {self.booking_id} is to end already: there is no way back")
+        else:
+            await self._owe(booking, turn)
 
     @step(FolioClosed)
     async def folio(self, event: Event[FolioClosed], turn: Turn) -> None:
