@@ -366,6 +366,13 @@ class Opened:
         problems = service.declared.problems()
         for event_type in service.declared.publishable:
             problems += self.seam.rules.problems(event_type, self.ports.broker.sheet.region)
+        if self.ports.store.isolated:
+            problems += [
+                f"the store of {service.name} keeps tenants apart (isolation=true): say for whom the schedule {schedule.name} runs, "
+                "with tenants=[…] or an async function of a Tx"
+                for schedule in service.declared.schedules
+                if not schedule.whose
+            ]
         remembers, redelivery = self.settings.inbox_retention, self.ports.broker.sheet.redelivery_s
         for name, handlers in service.declared.consumers.items():
             problems += problems_of(name, handlers, self.ports.store, remembers=remembers, redelivery=redelivery)

@@ -371,7 +371,14 @@ class Service:
             if not schedules.internal_events:
                 self.declared.refuse_taken(schedules.consumer, "other one")
             made = schedules.declare(
-                function, expression, tz=tz, name=name, missed=missed, tenants=whose, policy=policy or Policy()
+                function,
+                expression,
+                tz=tz,
+                name=name,
+                missed=missed,
+                tenants=whose,
+                whose=tenants is not None,
+                policy=policy or Policy(),
             )
             self.declared.add_schedule(made)
             return function

@@ -1014,6 +1014,20 @@ class Checkout(Saga):
             "expired counts working time, and there is no calendar: name one, @deadline(…, calendar=…), or one for the service",
         ),
         Mistake(
+            "@deadline() set without a time",
+            """\
+@orders.saga("checkout", correlate="order_id")
+class Checkout(Saga):
+    order_id: str
+    @starts
+    def begin(self, turn): turn.set(self.expired)
+    @deadline()
+    def expired(self, turn): ...
+async with orders.transaction() as tx:
+    await orders.start_saga(tx, Checkout(order_id="1"))""",
+            "Checkout.begin: turn.set(expired) says no time, and @deadline() does not: add after=… or at=…",
+        ),
+        Mistake(
             "@deadline of two times",
             "deadline(60, working_days=3)",
             "@deadline says one time: write @deadline(600), in seconds, @deadline(working_days=3) or @deadline(working_hours=8)",

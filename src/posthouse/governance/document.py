@@ -149,7 +149,7 @@ class MethodEntry(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def wait(self) -> str:
         """What a deadline or an undo waits for, in words."""
-        return self.working or f"{self.seconds:g} s"
+        return self.working or (f"{self.seconds:g} s" if self.seconds else "a time of its own")
 
 
 class SagaEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -71,7 +71,7 @@ def saga_entry(of: SagaType) -> SagaEntry:
             *(
                 entry(name, "deadline", working=str(wait))
                 if isinstance(wait, Working)
-                else entry(name, "deadline", seconds=wait)
+                else entry(name, "deadline", seconds=wait or 0.0)
                 for name, wait in of.deadlines.items()
             ),
             *(

@@ -115,8 +115,8 @@ class SagaType:
     """What takes events late."""
     undos: Mapping[str, Undo]
     """By the step that is undone."""
-    deadlines: Mapping[str, float | Working]
-    """What to wait for, seconds or working time, by the method that is called then."""
+    deadlines: Mapping[str, float | Working | None]
+    """What to wait for, seconds or working time, by the method that is called then; None where `turn.set` says it."""
     partial_retry: str | None
     partial_resume: str | None = None
     description: str = ""

@@ -124,7 +124,9 @@ def _undo(method: Marked, correlate: str) -> Undo:
     )
 
 
-def _wait(mark: MethodMark, calendar: Calendar | None) -> float | Working:
+def _wait(mark: MethodMark, calendar: Calendar | None) -> float | Working | None:
+    if mark.untimed:
+        return None
     by = mark.calendar or calendar
     if not _is_by_calendar(mark) or by is None:
         return mark.seconds
@@ -246,7 +248,7 @@ def _method_problems(method: Marked, correlate: str) -> Iterator[str]:
         yield f"{name}: early_within must be above 0 seconds, not {mark.early_within:g}"
     if mark.late not in LATE:
         yield f"{name}: late={mark.late!r}.{did_you_mean(mark.late, LATE)}"
-    if mark.kind == "deadline" and mark.seconds <= 0 and not _is_by_calendar(mark):
+    if mark.kind == "deadline" and mark.seconds <= 0 and not _is_by_calendar(mark) and not mark.untimed:
         yield f"{name}: a deadline is above 0 seconds, not {mark.seconds:g}"
     if mark.kind == "undo" and mark.events and mark.seconds <= 0:
         yield f"{name}: within must be above 0 seconds, not {mark.seconds:g}"

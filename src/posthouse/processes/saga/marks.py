@@ -70,6 +70,8 @@ class MethodMark(msgspec.Struct, frozen=True, kw_only=True):
     working_days: int | None = None
     working_hours: float | None = None
     """Of a deadline by a calendar."""
+    untimed: bool = False
+    """Of a deadline that says when only as it is set."""
     calendar: Calendar | None = None
     """None: that of the service."""
     policy: Policy | None = None
@@ -395,7 +397,7 @@ def undo(
 
 
 @overload
-def deadline(seconds: float, /, *, policy: Policy | None = None) -> Callable[[Alone[S, R]], Alone[S, R]]: ...
+def deadline(seconds: float = ..., /, *, policy: Policy | None = None) -> Callable[[Alone[S, R]], Alone[S, R]]: ...
 @overload
 def deadline(
     *, working_days: int, calendar: Calendar | None = None, policy: Policy | None = None
@@ -414,7 +416,8 @@ def deadline(
     policy: Policy | None = None,
 ) -> Callable[[Alone[S, R]], Alone[S, R]]:
     """What to do when a deadline passes, so many seconds after `turn.set` armed it, or so much working time by a calendar,
-    the service's unless one is named. It keeps the moment that it was armed for when the calendar changes."""
+    the service's unless one is named; with neither, `turn.set` says when. It keeps the moment that it was armed for when the
+    calendar changes."""
     given: list[tuple[str, object, object]] = [
         ("seconds", seconds, Wait),
         ("working_days", working_days, Count),
@@ -426,12 +429,15 @@ def deadline(
         raise ConfigurationError(
             f"{problem}: write @deadline(600) above the method" if callable(given[0][1]) else problem
         )
-    if sum(time is not None for time in (seconds, working_days, working_hours)) != 1:
+    times = sum(time is not None for time in (seconds, working_days, working_hours))
+    if times > 1:
         raise ConfigurationError(
             "@deadline says one time: write @deadline(600), in seconds, @deadline(working_days=3) or @deadline(working_hours=8)"
         )
-    if calendar is not None and seconds is not None:
-        raise ConfigurationError("@deadline counts seconds without a calendar: leave it out, or write working_days=…")
+    if calendar is not None and working_days is None and working_hours is None:
+        raise ConfigurationError(
+            "@deadline needs a calendar for working time alone: leave it out, or write working_days=…"
+        )
     return _marked(
         MethodMark(
             kind="deadline",
@@ -439,6 +445,7 @@ def deadline(
             working_days=working_days,
             working_hours=working_hours,
             calendar=calendar,
+            untimed=times == 0,
             policy=_policy("deadline", policy),
         )
     )

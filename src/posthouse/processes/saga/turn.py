@@ -50,7 +50,7 @@ class Turn:
         method: str,
         now: float,
         reason: str,
-        deadlines: Mapping[str, float | Working],
+        deadlines: Mapping[str, float | Working | None],
         needs: Mapping[str, Sequence[str]],
         done: Collection[str],
         final: bool = False,
@@ -106,7 +106,10 @@ class Turn:
             return
         if after is not None and (problem := misfit(owner, "after", after, Seconds)):
             raise ConfigurationError(problem)
-        self.set_for[name] = self._deadlines[name] if after is None else after
+        wait = self._deadlines[name] if after is None else after
+        if wait is None:
+            raise ConfigurationError(f"{owner}({name}) says no time, and @deadline() does not: add after=… or at=…")
+        self.set_for[name] = wait
 
     def clear(self, method: Callable[[Turn], object]) -> None:
         """Stop a deadline; nothing happens when it is not armed."""

@@ -49,6 +49,7 @@ class ScheduleBook:
         name: str | None,
         missed: Missed,
         tenants: Tenants,
+        whose: bool = True,
         policy: Policy,
     ) -> Schedule:
         """Add one. ConfigurationError for what cannot work."""
@@ -73,6 +74,7 @@ class ScheduleBook:
             cron=cron,
             missed=missed,
             tenants=tenants,
+            whose=whose,
             event_type=event_type,
             handler=RunHandler(**vars(handler), service=self.service, tz=tz),
             description=inspect.getdoc(function) or "",

@@ -33,6 +33,8 @@ class Schedule:
     cron: Cron
     missed: Missed
     tenants: Tenants
+    whose: bool
+    """Whether it was said for whom it runs."""
     event_type: EventType[RunDue]
     handler: Handler
     description: str = ""

@@ -25,6 +25,7 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "inbox": ("SELECT", "INSERT"),
     "held": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "timer": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    "schedule": ("SELECT", "UPDATE"),
     "applied_count": ("INSERT",),
     "saga": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "saga_turn": ("SELECT", "INSERT", "DELETE"),

@@ -38,7 +38,7 @@ class Claim(Saga):
     def open(self, turn: Turn) -> None:
         ACT[-1](self, turn)
 
-    @deadline(60.0)
+    @deadline()
     def expired(self, turn: Turn) -> None:
         turn.complete("expired")
 

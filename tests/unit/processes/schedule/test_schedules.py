@@ -15,7 +15,7 @@ from posthouse.app import app_of
 from posthouse.errors import ConfigurationError, DeskError
 from posthouse.processes.schedule import Missed, Schedule, Scheduler
 from posthouse.store.schedules import ScheduleRow
-from posthouse.testing import Harness
+from posthouse.testing import Harness, SyncHarness
 
 BEGIN = datetime(2027, 1, 15, 8, 0, tzinfo=UTC)  # when the clock of a harness begins
 
@@ -165,6 +165,13 @@ async def test_a_plain_function_may_run_and_take_the_run_alone() -> None:
     async with Harness(hotel) as h:
         await h.advance(86_400)
     assert [run.schedule for run in runs] == ["sweep"]
+
+
+def test_the_harness_without_an_event_loop_goes_through_moments_too() -> None:
+    scene = Scene()
+    with SyncHarness(scene.hotel) as harness:
+        harness.advance(86_400)
+    assert scene.moments == [night(1)]
 
 
 # Operators.
