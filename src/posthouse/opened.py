@@ -32,7 +32,7 @@ from posthouse.local.sharing import Shares, Sharing
 from posthouse.outage import Outages, Waiting
 from posthouse.processes import Projections, SagaType, Scheduler, Timers
 from posthouse.processes.projection import Wiring
-from posthouse.processes.saga.comparing import compare, samples
+from posthouse.processes.saga.comparing import compare_stored
 from posthouse.processes.saga.precedence import Precedence, alive, appear, later, order_of
 from posthouse.receiving import Consumer, Executor, Handler, Retrier, dead_letter_topic
 from posthouse.receiving.readers import is_ordered, problems_of, topics_of
@@ -324,11 +324,12 @@ class Opened:
 
     async def _saga_checks(self) -> list[Check]:
         """Whether the sagas that are stored can go on; what the operator lets pass is a warning."""
-        types = {of.name: of for of in self._saga_types()}
-        if not types:
+        store = self.ports.store
+        if not has_process_tables(store):
             return []
-        await appear(self.ports.store, {of.consumer: of.release for of in types.values()}, self.clock.now())
-        found = (await compare(types, samples(self.ports.store.sagas, types))).checks()
+        if releases := {of.consumer: of.release for of in self._saga_types()}:
+            await appear(store, releases, self.clock.now())
+        found = (await compare_stored(store, self._declared_sagas())).checks()
         left = await self._left_to_others()
         return [
             replace(one, judgement="warn")
@@ -355,8 +356,12 @@ class Opened:
         """Why the stored sagas of a consumer could not go on here; nothing where the operator lets that pass."""
         if self.settings.saga_misfits == "start":
             return ()
-        types = {of.name: of for of in self._saga_types() if of.consumer == consumer}
-        return refusals((await compare(types, samples(self.ports.store.sagas, types))).checks())
+        compared = await compare_stored(self.ports.store, self._declared_sagas())
+        saga = next(of.name for of in self._saga_types() if of.consumer == consumer)
+        return refusals(check for check in compared.checks() if check.name == f"saga {saga}")
+
+    def _declared_sagas(self) -> Mapping[str, Mapping[str, SagaType]]:
+        return {service.name: service.declared.saga_types for service in self.services}
 
     def _saga_types(self) -> list[SagaType]:
         return [of for service in self.services for of in service.declared.saga_types.values()]

@@ -24,6 +24,7 @@ from posthouse.promise import Clause, promise_of
 from posthouse.redaction import redacted
 from posthouse.service import Service
 from posthouse.status import forgotten
+from posthouse.store import has_process_tables
 from posthouse.survey import Surveyed
 from posthouse.topology import Scope, plan
 
@@ -96,12 +97,10 @@ async def _examine_store(app: App) -> Examination:
 
 async def _saga_checks(app: App) -> Sequence[Check]:
     """Whether stored sagas fit the classes that will run them."""
-    if not any(service.declared.saga_types for service in app.services):
-        return []
     try:
         await app.opened.look()
-        return (await app.sagas.compare()).checks()
-    except StoreError:  # the store's own checks say it
+        return (await app.sagas.compare()).checks() if has_process_tables(app.store) else []
+    except PosthouseError:  # the store's own checks say it
         return []
 
 

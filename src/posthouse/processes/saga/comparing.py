@@ -13,6 +13,7 @@ from posthouse.errors import ContractError
 from posthouse.processes.saga.declared import SagaType
 from posthouse.processes.saga.transition import OWN_DEADLINES
 from posthouse.redaction import words_of
+from posthouse.store import Store
 from posthouse.store.sagas import NOT_OVER, SagaFilter, SagaRow, SagaTable
 
 PAGE = 1_000
@@ -65,9 +66,24 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
 
-async def not_over(table: SagaTable, types: Mapping[str, SagaType]) -> AsyncIterator[tuple[SagaRow, int]]:
+async def compare_stored(
+    store: Store, declared: Mapping[str, Mapping[str, SagaType]], *, every: bool = False
+) -> Comparison:
+    """What is stored and not over with what services declare, each by its name. Of each shape some states are decoded, or every
+    one."""
+    types = {name: of for sagas in declared.values() for name, of in sagas.items()}
+    known = {(use.party.partition(".")) for use in await store.version_usage.seen() if use.role == "release"}
+    gone = {saga: service for service, _, saga in known if service in declared and saga not in types}
+    elsewhere = {saga for service, _, saga in known if service not in declared}
+    names = [*types, *(saga for saga in gone if saga not in elsewhere)]
+    if not names:
+        return Comparison(counts={}, findings=[])
+    return await compare(types, (not_over if every else samples)(store.sagas, names), gone)
+
+
+async def not_over(table: SagaTable, names: Sequence[str]) -> AsyncIterator[tuple[SagaRow, int]]:
     """Every saga of these names that is not over, each for itself."""
-    for name, status in itertools.product(types, NOT_OVER):
+    for name, status in itertools.product(names, NOT_OVER):
         after, wanted = 0, SagaFilter(saga=name, status=status)
         while page := await table.find(wanted, after=after, limit=PAGE):
             for row in page:
@@ -75,22 +91,23 @@ async def not_over(table: SagaTable, types: Mapping[str, SagaType]) -> AsyncIter
             after = page[-1].number
 
 
-async def samples(table: SagaTable, types: Mapping[str, SagaType]) -> AsyncIterator[tuple[SagaRow, int]]:
+async def samples(table: SagaTable, names: Sequence[str]) -> AsyncIterator[tuple[SagaRow, int]]:
     """Some of each shape of the sagas of these names that are not over, and for how many each stands."""
-    for sample in await table.shapes(list(types), EACH):
+    for sample in await table.shapes(names, EACH):
         yield sample
 
 
-async def compare(types: Mapping[str, SagaType], rows: AsyncIterable[tuple[SagaRow, int]]) -> Comparison:
-    """Compare rows, each with how many it stands for, with the classes of these names; rows of other names are not ours."""
+async def compare(
+    types: Mapping[str, SagaType], rows: AsyncIterable[tuple[SagaRow, int]], gone: Mapping[str, str]
+) -> Comparison:
+    """Compare rows, each with how many it stands for, with the classes of these names. `gone` are names that a service declared
+    once and does not any more."""
     counts = dict.fromkeys(types, 0)
     found: dict[tuple[str, Misfit], Finding] = {}
     async for row, times in rows:
         of = types.get(row.saga)
-        if of is None:
-            continue
-        counts[row.saga] += times
-        for misfit in misfits(of, row):
+        counts[row.saga] = counts.get(row.saga, 0) + times
+        for misfit in (_orphan(gone[row.saga]),) if of is None else misfits(of, row):
             known = found.get((row.saga, misfit))
             found[row.saga, misfit] = Finding(
                 saga=row.saga,
@@ -103,6 +120,10 @@ async def compare(types: Mapping[str, SagaType], rows: AsyncIterable[tuple[SagaR
             )
     order = sorted(found.values(), key=lambda one: (one.judgement, one.saga, -one.count))
     return Comparison(counts=counts, findings=order)
+
+
+def _orphan(service: str) -> Misfit:
+    return Misfit("fail", f"it is not over, and {service} does not declare such a saga any more", BACK)
 
 
 def misfits(of: SagaType, row: SagaRow) -> Iterator[Misfit]:

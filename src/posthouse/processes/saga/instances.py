@@ -13,7 +13,7 @@ from posthouse.events import DEFAULT_TENANT, Actor
 from posthouse.operators import OperatorsLog
 from posthouse.processes.saga.answering import ask_again, settle_by_hand
 from posthouse.processes.saga.book import SagaBook
-from posthouse.processes.saga.comparing import Comparison, compare, not_over, samples
+from posthouse.processes.saga.comparing import Comparison, compare_stored
 from posthouse.processes.saga.conductor import Conductor
 from posthouse.processes.saga.course import Course
 from posthouse.processes.saga.declared import SagaType
@@ -49,6 +49,7 @@ class SagaInstances:
     def __init__(self, books: Sequence[SagaBook], store: Store, begin: Begin) -> None:
         self._books = books
         self._log = OperatorsLog(store)
+        self._store = store
         self._table = store.sagas
         self._begin = begin
 
@@ -134,8 +135,7 @@ class SagaInstances:
     async def compare(self, *, every: bool = False) -> Comparison:
         """The sagas that are not over with the classes that will run them: what does not fit. Steps, deadlines and fields are
         those of all; states are decoded of some of each shape, or of every one."""
-        types = {name: of for book in self._books for name, of in book.types.items()}
-        return await compare(types, (not_over if every else samples)(self._table, types))
+        return await compare_stored(self._store, {book.service: book.types for book in self._books}, every=every)
 
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:
         """How many there are per (saga, status)."""

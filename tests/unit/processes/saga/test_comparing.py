@@ -177,6 +177,21 @@ async def test_a_start_refuses_what_could_not_go_on(tmp_path: Path) -> None:
     assert list(caught.value.problems) == [REFUSAL]
 
 
+async def test_a_saga_that_is_not_declared_at_all_any_more_is_missed(tmp_path: Path) -> None:
+    await two_are_running(tmp_path)
+    service = Service("shop")
+    App(service, store=f"sqlite:///{tmp_path}/store.db", broker=f"embedded:///{tmp_path}/log.db")
+    with pytest.raises(
+        ConfigurationError, match=r"it is not over, and shop does not declare such a saga any more \(2 of them"
+    ):
+        async with service.running():
+            pass
+    other = Service("stock")  # another service in the same store, which never had it
+    App(other, store=f"sqlite:///{tmp_path}/store.db", broker=f"embedded:///{tmp_path}/log.db")
+    async with other.running():
+        pass
+
+
 async def test_an_operator_may_start_all_the_same_and_the_log_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
