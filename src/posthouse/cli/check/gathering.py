@@ -35,6 +35,7 @@ def facts_of(
         classes={known.name: _class(known) for known in _own_events(services)},
         inbox_retention={service.name: app_of(service).settings.inbox_retention for service in services},
         sagas=frozenset(_saga_classes(services)),
+        schedules=frozenset(one.handler.name for service in services for one in service.declared.schedules),
         code=read(sources),
     )
 

@@ -34,7 +34,7 @@ class PayloadClass(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True)
 class Facts:
     """`classes` is by subject, `inbox_retention` by service, in seconds, `sagas` are classes by their full names, those that
-    they derive from among them; all may lack some: then the rules that need them say nothing."""
+    they derive from among them, `schedules` the functions that schedules run; all may lack some: then the rules that need them say nothing."""
 
     document: Document
     today: date
@@ -42,6 +42,7 @@ class Facts:
     classes: Mapping[str, PayloadClass] = field(default_factory=dict)
     inbox_retention: Mapping[str, float] = field(default_factory=dict)
     sagas: frozenset[str] = frozenset()
+    schedules: frozenset[str] = frozenset()
     code: Code = field(default_factory=Code)
 
     @cached_property
@@ -68,7 +69,7 @@ class Facts:
         return None if subject is None else self._by_subject.get(subject)
 
     def in_transaction(self, function: str) -> str | None:
-        """The handler, or the method of a saga, that a function is or is inside of: a transaction is open while it runs, and
+        """The handler, the method of a saga or the function of a schedule that a function is or is inside of: a transaction is open while it runs, and
         what it says is said once."""
         parts = function.split(".<locals>")
         names = (".<locals>".join(parts[:end]) for end in range(len(parts), 0, -1))
@@ -87,7 +88,7 @@ class Facts:
 
     @cached_property
     def _handlers(self) -> frozenset[str]:
-        return frozenset(handler.name for handler in self.document.handlers)
+        return self.schedules | {handler.name for handler in self.document.handlers}
 
     @cached_property
     def _by_class(self) -> Mapping[str, str]:
