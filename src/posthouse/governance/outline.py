@@ -75,7 +75,7 @@ def saga_entry(of: SagaType) -> SagaEntry:
                 for name, wait in of.deadlines.items()
             ),
             *(
-                entry(undo.method, "undo", [undo.until.name] if undo.until else [], undo.step, undo.within)
+                entry(undo.method, "undo", [answer.name for answer in undo.answers], undo.step, undo.within)
                 for undo in of.undos.values()
             ),
             *([entry(of.partial_retry, "partial_retry")] if of.partial_retry else []),

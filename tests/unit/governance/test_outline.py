@@ -9,6 +9,7 @@ from posthouse.governance.exports.states import states
 from posthouse.governance.listing import catalogue_of
 from posthouse.governance.outline import may_say
 from posthouse.processes import Saga, Turn, deadline, starts, step, undo
+from tests.unit.processes.saga import test_order
 from tests.unit.processes.saga.hotel import inventory, payment, reservation
 
 HOTEL = catalogue_of([reservation, inventory, payment])
@@ -125,9 +126,10 @@ def test_the_diagram_holds_steps_undos_in_reverse_and_every_decision() -> None:
         "    [*] --> s0: start_saga",
         "    s0: hold, says booking.held.v1",
         "    s1: room_committed",
-        "    s0 --> s1: hotel.inventory.allocation.committed.v1",
         "    s2: paid, says booking.confirmed.v1",
-        "    s1 --> s2: hotel.payment.intent.captured.v1",
+        "    s0 --> s1: hotel.inventory.allocation.committed.v1",
+        "    s0 --> s2: hotel.payment.intent.captured.v1",
+        "    note left of s0: sets hold_expired after 30 s",
         "  }",
         "  running --> compensating: payment_failed #40;hotel.payment.intent.failed.v1#41;",
         "  running --> completed: paid #40;hotel.payment.intent.captured.v1#41;",
@@ -147,6 +149,33 @@ def test_the_diagram_holds_steps_undos_in_reverse_and_every_decision() -> None:
         "  partial --> completed: resume #40;operator#41;",
         "  completed --> [*]",
         "```",
+    ]
+
+
+def test_the_diagram_shows_the_order_of_steps_and_a_join_as_a_bar() -> None:
+    (yard,) = catalogue_of([test_order.shop]).sagas
+    running = states(yard).partition("  state running {\n")[2].partition("  }\n")[0]
+    assert [line.strip() for line in running.splitlines()] == [
+        "[*] --> s0: start_saga",
+        "s0: begin",
+        "s1: part, says order.said.v1",
+        "s2: money",
+        "s3: sent, says order.said.v1",
+        "s4: packed, says order.said.v1",
+        "s5: all_done",
+        "s0 --> s1: town.yard.part.came.v1",
+        "s0 --> s2: town.yard.money.came.v1",
+        "s4 --> s3: town.yard.parcel.sent.v1",
+        "state js4 <<join>>",
+        "s1 --> js4",
+        "s2 --> js4",
+        "js4 --> s4",
+        "state js5 <<join>>",
+        "s4 --> js5",
+        "s3 --> js5",
+        "js5 --> s5",
+        "note left of s0: sets slow after 30 s",
+        "note right of s5: on town.yard.order.asked.v1#58; asked, says order.said.v1",
     ]
 
 

@@ -24,7 +24,7 @@ def advice(
         case "completed" | "compensated" | "cancelled":
             yield f"It is {row.status}: nothing is left to do."
         case "compensation_failed":
-            yield f"It cannot undo {row.steps[-1] if row.done else 'its steps'} by itself."
+            yield f"It cannot undo {row.undoing.step if row.undoing is not None else 'its steps'} by itself."
             yield f"  mend the cause, then: posthouse saga retry {name}"
             yield f"  or do it by hand, then: posthouse saga resume {name}"
         case "partial":
@@ -33,6 +33,8 @@ def advice(
                 yield f"  try it again: posthouse saga retry {name}"
             yield f"  it was done by hand: posthouse saga resume {name}"
             yield f"  undo everything: posthouse saga cancel {name} --reason …"
+        case "awaited":
+            yield "It was not started yet, and events came for it: they are taken when it is, or are dead letters in the end."
         case "compensating":
             yield from _compensating(of, row, name)
         case "running":
@@ -46,6 +48,8 @@ def _compensating(of: SagaType, row: SagaRow, name: str) -> Iterator[str]:
     undo = None if undoing is None else of.undos.get(undoing.step)
     if undoing is not None and undoing.waiting and undo is not None and undo.until is not None:
         yield f"It goes on when {undo.until.name} has come; if that takes longer than {undo.within:g} s, it fails."
+        yield f"  ask for it again: posthouse saga retry {name}"
+        yield f"  it was done by hand: posthouse saga resume {name}"
     elif undoing is not None and undoing.attempts:
         yield "The undo runs again by itself."
         yield f"  now: posthouse saga retry {name}"

@@ -18,13 +18,14 @@ from posthouse.cli.saga.choosing import asked_where, declared
 from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError
 from posthouse.events import timestamp
-from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN
+from posthouse.processes.saga.transition import RETRY_UNDO, STOP_WAITING, UNDO_WITHIN
 from posthouse.service import Service
 from posthouse.store.sagas import SagaFilter, SagaRef, SagaRow, SagaStatus
 
 COLUMNS = ("SAGA", "ID", "TENANT", "STATUS", "LAST STEP", "FOR", "NEXT, OR WHY")
 
 COLOURS: Mapping[SagaStatus, str] = {
+    "awaited": "yellow",
     "running": "cyan",
     "compensating": "yellow",
     "completed": "green",
@@ -34,7 +35,11 @@ COLOURS: Mapping[SagaStatus, str] = {
     "compensation_failed": "bold red",
 }
 
-OWN = {RETRY_UNDO: "next try of the undo", UNDO_WITHIN: "end of waiting"}
+OWN = {
+    RETRY_UNDO: "next try of the undo",
+    UNDO_WITHIN: "end of waiting",
+    STOP_WAITING: "end of waiting for early events",
+}
 
 FOR_AN_OPERATOR: frozenset[SagaStatus] = frozenset(("partial", "compensation_failed"))
 
@@ -99,6 +104,10 @@ def summary(row: SagaRow) -> dict[str, object]:
         "purged_at": None if row.purged_at is None else timestamp(row.purged_at),
         "done": row.steps,
         "deadlines": {name: timestamp(armed.due_at) for name, armed in row.deadlines.items()},
+        "waiting": [
+            {"event_id": one.event_id, "type": one.type, "method": one.method, "until": timestamp(one.until)}
+            for one in row.waiting
+        ],
         "calls": row.calls,
         "undoing": row.undoing,
         "reason": row.reason,
@@ -137,6 +146,7 @@ def _row(row: SagaRow, now: float) -> tuple[Cell, ...]:
     due = min(row.deadlines.items(), key=lambda item: item[1].due_at, default=None)
     failed = row.undoing.error if row.undoing is not None else ""
     following = "" if due is None else f"{called(due[0])} in {span(due[1].due_at - now)}"
+    early = counted(len(row.waiting), "early event") if row.waiting else ""
     return (
         row.saga,
         row.id if row.attempt == 1 else f"{row.id} (attempt {row.attempt})",
@@ -144,7 +154,7 @@ def _row(row: SagaRow, now: float) -> tuple[Cell, ...]:
         status_text(row.status),
         row.steps[-1] if row.done else "",
         span((row.ended_at or now) - row.started_at),
-        "; ".join(filter(None, (following, one_line(failed or row.reason or row.note)))),
+        "; ".join(filter(None, (early, following, one_line(failed or row.reason or row.note)))),
     )
 
 

@@ -33,9 +33,10 @@ from posthouse.errors import EventError
 from posthouse.events import decode_any, timestamp
 from posthouse.processes import SagaType, SagaView
 from posthouse.processes.saga.tasks import HELP, task_in
+from posthouse.processes.saga.waiting import obstacle
 from posthouse.service import Service
 from posthouse.store import HeldEvent, HeldFilter
-from posthouse.store.sagas import Armed, CallOut, SagaFilter, SagaRow, SagaTurn
+from posthouse.store.sagas import Armed, CallOut, SagaFilter, SagaRow, SagaTurn, Waiting
 
 
 class Seen(NamedTuple):
@@ -55,7 +56,7 @@ def show(
     attempt: Attempt = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one saga: state, steps done, pending deadlines, held events, and every turn in order."""
+    """Show one saga: state, steps done, pending deadlines, early and held events, and every turn in order."""
     service = load(target)
     of = declared(service, saga)
     seen = asyncio.run(_look(service, of, saga_id, tenant, attempt))
@@ -128,6 +129,10 @@ def _show(service: Service, of: SagaType, seen: Seen, target: str, attempt: int 
         _heading("Pending deadlines")
         for name, armed in sorted(row.deadlines.items(), key=lambda item: item[1].due_at):
             say(_deadline(called(name), armed, held, target, now))
+    if row.waiting:
+        _heading("Early events")
+        for one in row.waiting:
+            say(_early(of, row, one, now))
     if row.calls:
         _heading("Calls that are out")
         for call in row.calls:
@@ -142,6 +147,15 @@ def _show(service: Service, of: SagaType, seen: Seen, target: str, attempt: int 
     say("")
     for sentence in advice(of, row, target, [event.id for event in held], attempt=attempt):
         say(sentence)
+
+
+def _early(of: SagaType, row: SagaRow, one: Waiting, now: float) -> Text:
+    """What an event waits for, and until when."""
+    line = Text(f"{plain(one.type)}  ", "bold").append(f"{one.event_id}  ", "dim")
+    if one.woken:
+        return line.append("its turn has come")
+    why = obstacle(of, row, one) or "its turn"
+    return line.append(f"waits for {why}; a dead letter in {span(one.until - now)}, at {timestamp(one.until)}")
 
 
 def call_text(call: CallOut, now: float) -> Text:
@@ -223,6 +237,8 @@ def _turn(turn: SagaTurn, began: float) -> Iterator[Text]:
         yield _follow(f"sets {called(name)}, {when}")
     for name in turn.deadlines_cleared:
         yield _follow(f"clears {called(name)}")
+    if turn.waits_for:
+        yield _follow(f"came early: waits for {turn.waits_for}", "yellow")
     if turn.undo_failed:
         yield _follow(f"failed: {one_line(turn.undo_failed)}", "red")
     if turn.late:

@@ -1,4 +1,4 @@
-"""States: a saga as a Mermaid state diagram, its steps in the order of its class and its undos in reverse."""
+"""States: a saga as a Mermaid state diagram, its steps in their order and its undos in reverse."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ ENDS = {"complete": "completed", "compensate": "compensating", "partial": "parti
 
 
 def states(saga: SagaEntry) -> str:
-    """Steps inside `running`, undos inside `compensating`; an arrow for each thing that leads from one to the other. Steps
-    stand in the order of the class: each is taken when its event comes."""
+    """Steps inside `running`, undos inside `compensating`; an arrow for each thing that leads from one to the other. A step
+    stands behind those that it waits for; one that waits for none is taken when its event comes."""
     lines = ["stateDiagram-v2", "  [*] --> running"]
     lines += _composite("running", _steps(saga))
     lines += _decisions(saga)
@@ -36,13 +36,24 @@ def states(saga: SagaEntry) -> str:
 
 
 def _steps(saga: SagaEntry) -> Iterator[str]:
-    steps = saga.of_kind("starts", "step")
+    """Each step behind those that it waits for, or else behind the start; a join behind a bar."""
+    steps = saga.of_kind("starts", "step", "join")
     ids = {method.name: f"s{number}" for number, method in enumerate(steps)}
     yield f"[*] --> s0: {_said(_cause(steps[0]) or 'start_saga')}"
-    for number, method in enumerate(steps):
-        yield f"s{number}: {_said(_works(method))}"
-        if number:
-            yield f"s{number - 1} --> s{number}: {_said(_cause(method))}"
+    for method in steps:
+        yield f"{ids[method.name]}: {_said(_works(method))}"
+    for method in steps[1:]:
+        to, before = ids[method.name], [ids[name] for name in method.after if name in ids] or ["s0"]
+        if len(before) > 1:
+            yield f"state j{to} <<join>>"
+            yield from (f"{one} --> j{to}" for one in before)
+            before = [f"j{to}"]
+        cause = f": {_said(_cause(method))}" if method.takes else ""
+        yield from (f"{one} --> {to}{cause}" for one in before)
+    for method in saga.of_kind("deadline"):
+        armed = [other.name for other in steps if method.name in other.sets]
+        for name in armed:
+            yield f"note left of {ids[name]}: {_said(f'sets {_why(method)}')}"
     for method in saga.of_kind("on"):
         if not method.decides:
             yield f"note right of {ids[steps[-1].name]}: {_said(f'on {_cause(method)}: {_works(method)}')}"
@@ -53,6 +64,7 @@ def _undos(undos: Sequence[MethodEntry]) -> Iterator[str]:
         yield "u0: nothing to undo"
     for number, method in enumerate(undos):
         wait = f", until {method.takes[0]} within {method.seconds:g} s" if method.takes else ""
+        wait += f", unless {method.takes[1]}" if len(method.takes) > 1 else ""
         yield f"u{number}: {_said(f'{_works(method)}, undoes {method.undoes}{wait}')}"
         if number:
             yield f"u{number - 1} --> u{number}"
@@ -60,7 +72,7 @@ def _undos(undos: Sequence[MethodEntry]) -> Iterator[str]:
 
 def _decisions(saga: SagaEntry) -> Iterator[str]:
     """Every method that may decide about the saga as a whole."""
-    for method in saga.of_kind("starts", "step", "on", "deadline", "partial_retry"):
+    for method in saga.of_kind("starts", "step", "join", "on", "deadline", "partial_retry"):
         for verdict in method.decides:
             yield f"  running --> {ENDS[verdict]}: {_said(_why(method))}"
 
