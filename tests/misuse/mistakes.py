@@ -1254,6 +1254,25 @@ class Checkout(Saga):
             "Checkout: paid_late takes OrderPlaced late, and paid says late='ignore': leave one of them out",
         ),
         Mistake(
+            "@step early_within as text",
+            """\
+class Checkout(Saga):
+    order_id: str
+    @step(OrderPlaced, early_within="1h")
+    def paid(self, event, turn): ...""",
+            "step(early_within='1h'): it is a number",
+        ),
+        Mistake(
+            "saga early_within below 0",
+            """\
+@orders.saga("checkout", correlate="order_id", early_within=-1)
+class Checkout(Saga):
+    order_id: str
+    @starts
+    def begin(self, turn): ...""",
+            "Checkout: early_within must be above 0 seconds, not -1",
+        ),
+        Mistake(
             "saga no correlate",
             """\
 @orders.saga("checkout", correlate="oder_id")
