@@ -24,6 +24,10 @@ class ClaimSettled(Payload):
     claim_id: str
 
 
+class ClaimConfirmed(Payload):
+    claim_id: str
+
+
 class ClaimRegistered(Payload):
     claim_id: str
 
@@ -113,6 +117,7 @@ def claims_of(
         ("claim.approved", ClaimApproved),
         ("claim.withdrawn", ClaimWithdrawn),
         ("claim.settled", ClaimSettled),
+        ("claim.confirmed", ClaimConfirmed),
         ("claim.registered", ClaimRegistered),
         ("claim.paid", ClaimPaid),
         ("claim.closed", ClaimClosed),
@@ -146,6 +151,9 @@ def claims_of(
         @undo(paid)
         def recall(self, event: Event[ClaimApproved], turn: Turn, receipt: Receipt) -> None:
             turn.publish(RecallRequested(claim_id=self.claim_id, receipt=receipt.number, cents=event.data.cents))
+
+        @step(ClaimConfirmed, after=paid)
+        def confirmed(self, event: Event[ClaimConfirmed], turn: Turn) -> None: ...
 
         @on(ClaimWithdrawn)
         def withdrawn(self, event: Event[ClaimWithdrawn], turn: Turn) -> None:

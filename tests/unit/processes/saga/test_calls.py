@@ -22,6 +22,7 @@ from tests.unit.processes.saga.payouts import (
     Bank,
     ClaimApproved,
     ClaimClosed,
+    ClaimConfirmed,
     ClaimPaid,
     ClaimSettled,
     ClaimWithdrawn,
@@ -376,3 +377,44 @@ async def test_what_a_person_has_decided_is_no_task_of_theirs_while_it_is_called
     assert list(case.row.tasks) == ["paid"]
     await case.when(ClaimApproved(claim_id="c1"))
     assert list(case.row.tasks) == []
+
+
+async def test_an_event_that_came_before_its_saga_is_called_for_when_it_is_woken() -> None:
+    bank = Bank()
+    service, saga = claims_of(bank)
+    async with Harness(service) as h:
+        await h.publish(ClaimApproved(claim_id="c1"))
+        await h.settled()
+        assert bank.asked == []
+        o = Office(h, service, saga)
+        await o.start()
+        assert (await o.row()).status == "completed"
+    assert len(bank.asked) == 1
+
+
+async def test_what_comes_after_a_call_waits_for_its_answer() -> None:
+    bank = Bank()
+    bank.silent(1)
+    async with office(bank, completes=False) as o:
+        await o.approve()
+        await o.h.publish(ClaimConfirmed(claim_id="c1"))
+        await o.h.settled()
+        row = await o.row()
+        assert (row.steps, [one.method for one in row.waiting]) == (("register",), ["confirmed"])
+        await o.h.advance(60)
+        assert (await o.row()).steps == ("register", "paid", "confirmed")
+
+
+async def test_what_waits_is_late_and_not_called_for_when_the_saga_is_called_off_first() -> None:
+    bank = Bank()
+    service, saga = claims_of(bank)
+    async with Harness(service) as h:
+        await h.publish(ClaimApproved(claim_id="c1"))
+        await h.settled()
+        async with service.transaction("t1") as tx:
+            await service.start_saga(tx, saga(claim_id="c1"))
+        await app_of(service).sagas.cancel("claim", "c1", "fraud", tenant="t1")
+        await h.settled()
+        o = Office(h, service, saga)
+        assert (await o.row()).status == "cancelled"
+        assert len(await o.said(RecallRequested)) == len(bank.paid)
