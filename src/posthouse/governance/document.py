@@ -141,7 +141,11 @@ class MethodEntry(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     working: str = ""
     """Of a deadline by a calendar, in words: `3 working days`."""
+    by: str = ""
+    """The role of the people who bring a step about."""
     publishes: tuple[str, ...] = ()
+    begins: tuple[str, ...] = ()
+    """The classes of the sagas that it starts, its children."""
     sets: tuple[str, ...] = ()
     clears: tuple[str, ...] = ()
     decides: tuple[str, ...] = ()

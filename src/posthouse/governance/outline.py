@@ -12,7 +12,7 @@ import msgspec
 
 from posthouse.contracts import EventType, event_type_of, is_event_class
 from posthouse.governance.document import MethodEntry, MethodKind, SagaEntry
-from posthouse.processes import SagaType
+from posthouse.processes import Saga, SagaType
 from posthouse.processes.calendar import Working
 
 VERDICTS = frozenset(("complete", "compensate", "partial"))
@@ -23,6 +23,7 @@ class MethodOutline(msgspec.Struct, kw_only=True):
     where an event or a deadline is chosen by more than its name, more."""
 
     publishes: set[str] = msgspec.field(default_factory=set)
+    begins: set[str] = msgspec.field(default_factory=set)
     sets: set[str] = msgspec.field(default_factory=set)
     clears: set[str] = msgspec.field(default_factory=set)
     verdicts: set[str] = msgspec.field(default_factory=set)
@@ -49,7 +50,9 @@ def saga_entry(of: SagaType) -> SagaEntry:
             undoes=undoes,
             seconds=seconds,
             working=working,
+            by=of.people.get(name, ""),
             publishes=tuple(sorted(outline.publishes)),
+            begins=tuple(sorted(outline.begins)),
             sets=tuple(sorted(outline.sets)),
             clears=tuple(sorted(outline.clears)),
             decides=tuple(sorted(outline.verdicts)),
@@ -149,6 +152,8 @@ class _Reader:
             event_type: EventType[object] = event_type_of(target)
             if event_type.subject.service == self._of.service:
                 self._found.publishes.add(event_type.name)
+        elif isinstance(target, type) and issubclass(target, Saga):
+            self._found.begins.add(target.__name__)
         elif isinstance(target, FunctionType) and _package(target) == _package(function):
             self._follow(target)
 

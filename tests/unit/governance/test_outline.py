@@ -7,9 +7,10 @@ from posthouse.governance.document import MethodEntry, from_json, to_json
 from posthouse.governance.exports import Source, export
 from posthouse.governance.exports.states import states
 from posthouse.governance.listing import catalogue_of
-from posthouse.governance.outline import may_say
+from posthouse.governance.outline import may_say, saga_entry
 from posthouse.processes import Saga, Turn, deadline, starts, step, undo
 from tests.unit.processes.saga import test_order
+from tests.unit.processes.saga.claims import claims
 from tests.unit.processes.saga.hotel import inventory, payment, reservation
 
 HOTEL = catalogue_of([reservation, inventory, payment])
@@ -183,3 +184,9 @@ def test_a_page_of_the_catalogue_draws_its_sagas() -> None:
     page = export(Source(document=HOTEL), "markdown")["catalogue.md"]
     assert "## Saga booking of reservation\n\nHold the room, commit it, take the money, confirm.\n" in page
     assert states(BOOKING) in page
+
+
+def test_the_diagram_tells_of_people_and_of_children() -> None:
+    drawn = states(saga_entry(claims.declared.saga_types["claim"]))
+    assert "s0: opened, says claim.opened.v1, begins InspectionSaga" in drawn
+    assert "s1: approved by claims-manager, says payout.ordered.v1" in drawn

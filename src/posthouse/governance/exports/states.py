@@ -89,7 +89,10 @@ def _cause(method: MethodEntry) -> str:
 
 def _works(method: MethodEntry) -> str:
     said = [subject.split(".")[-3:] for subject in method.publishes]
-    return f"{method.name}, says {', '.join('.'.join(words) for words in said)}" if said else method.name
+    by = f" by {method.by}" if method.by else ""
+    says = f", says {', '.join('.'.join(words) for words in said)}" if said else ""
+    begins = f", begins {', '.join(method.begins)}" if method.begins else ""
+    return f"{method.name}{by}{says}{begins}"
 
 
 def _can(saga: SagaEntry, verdict: str) -> bool:
