@@ -15,7 +15,7 @@ from posthouse.app import app_of
 from posthouse.errors import ConfigurationError, DeskError
 from posthouse.processes.schedule import Missed, Schedule, Scheduler
 from posthouse.store.schedules import ScheduleRow
-from posthouse.testing import Harness, SyncHarness
+from posthouse.testing import Harness, SyncHarness, assert_survives_crashes
 
 BEGIN = datetime(2027, 1, 15, 8, 0, tzinfo=UTC)  # when the clock of a harness begins
 
@@ -338,3 +338,27 @@ def test_two_schedules_have_two_names() -> None:
         hotel.every("0 7 * * *")(run_nothing)
     hotel.every("0 7 * * *", name="other")(run_nothing)
     assert [schedule.name for schedule in hotel.declared.schedules] == ["run_nothing", "other"]
+
+
+# Crashes.
+
+
+async def test_a_crash_after_any_step_leads_to_the_same_end() -> None:
+    """Runs are begun by a commit of the library's own, which the kit enumerates as it does all others."""
+    hotel = Service("hotel")
+    hotel.event("audit.done.v1")(Audited)
+
+    @hotel.setup
+    async def tables(tx: Tx) -> None:
+        await tx.execute("CREATE TABLE IF NOT EXISTS audit (moment TEXT)")
+
+    @hotel.every("0 6 * * *", tz="Asia/Kabul", missed="all")
+    async def audit(run: Run, tx: Tx) -> Audited:
+        await tx.execute("INSERT INTO audit VALUES (?)", (run.moment.isoformat(),))
+        return Audited(moment=run.moment)
+
+    async def two_nights(h: Harness) -> None:
+        await h.advance(2 * 86_400)
+
+    crashes = await assert_survives_crashes(two_nights, hotel)
+    assert crashes.steps >= 8, "two moments, each begun, published, run and said"
