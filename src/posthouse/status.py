@@ -16,11 +16,12 @@ from posthouse.broker import Progress
 from posthouse.clock import day_of
 from posthouse.contracts.deprecation import deprecations
 from posthouse.errors import BrokerUnavailable
+from posthouse.processes.saga.calls import CALLS_OUT, overdue
 from posthouse.redaction import redacted, words_of
 from posthouse.seam.timing import ServiceTiming, read_timing
 from posthouse.service import Service
 from posthouse.store import Counts
-from posthouse.store.sagas import SagaStatus
+from posthouse.store.sagas import SagaFilter, SagaStatus
 
 Verdict = Literal["adds up", "does not add up", "cannot tell"]
 
@@ -238,6 +239,7 @@ async def status(services: Sequence[Service], *, patience: float | None = None) 
             *sorted({note for app in apps for note in app.broker.sheet.notes} | {*_ends(apps)}),
             *dict.fromkeys(gone),
             *(f"{name}: {note}" for name, c in counts.items() for note in c.notes),
+            *[note for app in apps for note in await _overdue_calls(app)],
         ],
     )
 
@@ -247,6 +249,22 @@ async def timing_of(services: Sequence[Service]) -> Sequence[ServiceTiming]:
     found = [one for app in apps_of(services) for one in await read_timing(app.store.workers)]
     names = {service.name for service in services}
     return list({one.service: one for one in found if names.intersection(one.service.split(", "))}.values())
+
+
+async def _overdue_calls(app: App) -> list[str]:
+    """A sentence for each saga whose calls to the outside nobody seems to make; of more than a page of them, the first count."""
+    types = [of for service in app.services for of in service.declared.saga_types.values() if of.calls]
+    notes = []
+    for of in types:
+        rows = await app.store.sagas.find(SagaFilter(saga=of.name, where={CALLS_OUT: ""}))
+        late = {row.id: seconds for row in rows if (seconds := overdue(row, app.clock.now()))}
+        if late:
+            worst = max(late, key=late.__getitem__)
+            notes.append(
+                f"calls of {len(late)} saga(s) {of.name} are overdue, {worst} for {late[worst]:,.0f} s: does a worker of "
+                f"{of.service} run? See posthouse saga show … {of.name} {worst}"
+            )
+    return notes
 
 
 async def _for_people(apps: Sequence[App]) -> Mapping[str, Mapping[SagaStatus, int]]:

@@ -16,7 +16,18 @@ from posthouse.processes.saga.declared import OutsideCall
 from posthouse.receiving.handler import Answer
 from posthouse.redaction import words_of
 from posthouse.seam.deadline import in_thread, on_loop
-from posthouse.store.sagas import CallOut, SagaRef
+from posthouse.store.sagas import CallOut, SagaRef, SagaRow
+
+CALLS_OUT = "calls out"
+"""The field under which the index of the store holds sagas with calls that are not answered; no field of a class has this name."""
+GRACE = 60.0
+"""Seconds after which a call is overdue that should have been answered, or begun: nobody seems to make it."""
+
+
+def overdue(row: SagaRow, now: float) -> float:
+    """For how many seconds the answer to one of its calls is overdue; 0 where none is."""
+    waits = [now - call.due_at for call in row.calls if not call.given_up]
+    return max((wait for wait in waits if wait > GRACE), default=0.0)
 
 
 class CallWanted(msgspec.Struct, kw_only=True):

@@ -21,7 +21,7 @@ from posthouse.errors import (
 )
 from posthouse.events import Event
 from posthouse.processes.calendar import Working
-from posthouse.processes.saga.calls import CallWanted
+from posthouse.processes.saga.calls import CALLS_OUT, CallWanted
 from posthouse.processes.saga.deadlines import DeadlinePassed, timer_name
 from posthouse.processes.saga.declared import SagaType, Undo
 from posthouse.processes.saga.recorded import event_of, said_in
@@ -308,11 +308,12 @@ class Course:
         return self._indexed(self.row).index == self.row.index
 
     def _indexed(self, row: SagaRow) -> SagaRow:
-        """The row with its open tasks, and with what it is found by: those, and the fields of its state."""
+        """The row with its open tasks, and with what it is found by: those, calls that are out, and the fields of its state."""
         known = {name: value for name, value in row.index.items() if name in self.of.index}
         fields = known if self._saga is None else self.of.index_of(self._saga)
         tasks = open_tasks(self.of, row, self.now)
-        return replace(row, tasks=tasks, index={**fields, **{index_field(step): "" for step in tasks}})
+        found_by = [*map(index_field, tasks), *([CALLS_OUT] if row.calls else [])]
+        return replace(row, tasks=tasks, index={**fields, **dict.fromkeys(found_by, "")})
 
     async def _with_asked(self, row: SagaRow, make: type[CallWanted]) -> SagaRow:
         for turn, after in self._asking.items():

@@ -13,6 +13,7 @@ from posthouse.errors import StoreCollision
 from posthouse.processes import Saga
 from posthouse.processes.saga.calls import Answered
 from posthouse.seam.context import context_of
+from posthouse.status import status
 from posthouse.store.sagas import SagaRow
 from posthouse.testing import Harness, given
 from posthouse.testing.histories import assert_replays, dump, histories, load
@@ -418,3 +419,19 @@ async def test_what_waits_is_late_and_not_called_for_when_the_saga_is_called_off
         o = Office(h, service, saga)
         assert (await o.row()).status == "cancelled"
         assert len(await o.said(RecallRequested)) == len(bank.paid)
+
+
+async def test_a_call_that_nobody_makes_is_told_of_by_the_status() -> None:
+    bank = Bank()
+    thinking, answer = bank.holds()
+    async with office(bank) as o:
+        await o.approve(settled=False)
+        await thinking.wait()
+        app = app_of(o.service)
+        assert not [note for note in (await status([o.service])).notes if "overdue" in note]
+        app.clock.advance(300.0)  # type: ignore[attr-defined]  # the harness moves its clock by hand
+        [note] = [note for note in (await status([o.service])).notes if "overdue" in note]
+        assert note.startswith("calls of 1 saga(s) claim are overdue, c1 for 295 s: does a worker of claims run?")
+        answer.set()
+        await o.h.settled()
+        assert not [note for note in (await status([o.service])).notes if "overdue" in note]
