@@ -101,6 +101,7 @@ def test_the_newest_attempt_is_shown_unless_another_is_named(insurer: Project) -
     drive(insurer)
     newest = insurer.run("saga", "show", TARGET, "claim", "c2").stdout
     assert "attempt      2; 1 is cancelled" in newest
+    assert "It waits for town.claims.claim.approved.v1.\n" in newest, "signed may not run before"
     first = insurer.run("saga", "show", TARGET, "claim", "c2", "--attempt", "1").stdout
     assert "attempt      1; 2 is running" in first
     assert "a mistake" in first
@@ -124,7 +125,7 @@ def test_tasks_tell_who_should_act_what_for_and_until_when(insurer: Project) -> 
     result = insurer.run("saga", "tasks", TARGET, "--by", "claims-desk", columns=140)
     assert "decide: it is partial, a part is missing" in result.stdout
     assert f"posthouse saga show {TARGET} claim c3 --tenant t1" in result.stdout
-    assert "claims-desk to decide, for" in insurer.run("saga", "show", TARGET, "claim", "c3").stdout
+    assert "claims-desk: decide, for" in insurer.run("saga", "show", TARGET, "claim", "c3").stdout
     wrong = insurer.run("saga", "tasks", TARGET, "--by", "claims-manger")
     assert "no saga of claims waits for 'claims-manger'. Did you mean 'claims-manager'?" in wrong.stderr
 

@@ -61,6 +61,7 @@ def _compensating(of: SagaType, row: SagaRow, name: str) -> Iterator[str]:
 
 
 def _running(of: SagaType, row: SagaRow, name: str) -> Iterator[str]:
-    missing = [take.event_type.name for take in of.takes if take.kind == "step" and take.method not in row.steps]
+    steps = [take for take in of.takes if take.kind == "step" and take.method not in row.steps]
+    missing = [take.event_type.name for take in steps if not of.missing(take.method, row.steps)]
     yield f"It waits for {' or '.join(missing)}." if missing else "It waits for an event or a deadline."
     yield f"  undo everything: posthouse saga cancel {name} --reason …"

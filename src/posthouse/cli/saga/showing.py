@@ -184,7 +184,7 @@ def _attempts(row: SagaRow, others: Sequence[SagaRow]) -> str:
 
 def _task(of: SagaType, row: SagaRow, step: str, now: float) -> str:
     task = task_in(of, row, step)
-    return f"{task.by} to {task.step or 'decide'}, for {span(now - task.since)}"
+    return f"{task.by}: {task.step or 'decide'}, for {span(now - task.since)}"
 
 
 def _deadline(name: str, armed: Armed, held: Sequence[HeldEvent], target: str, now: float) -> Text:
