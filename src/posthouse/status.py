@@ -28,7 +28,7 @@ Verdict = Literal["adds up", "does not add up", "cannot tell"]
 
 FOR_GOOD = ("dead", "quarantined")
 """States that nothing ends but an operator's word."""
-FOR_PEOPLE: tuple[SagaStatus, ...] = ("compensation_failed", "partial")
+FOR_PEOPLE: tuple[SagaStatus, ...] = ("awaited", "compensation_failed", "partial")
 DROPPED = "the broker has dropped frames before they were read"
 CAME = "{:,} that were accepted as lost came after all, or were given up: say `posthouse outbox accept-loss` again"
 GONE = "frames are gone from the broker that it may not have read"
@@ -154,7 +154,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     notes: Sequence[str]
     refused: Mapping[str, int] = {}
     sagas: Mapping[str, Mapping[SagaStatus, int]] = {}
-    """How many sagas wait for a person, per saga: those whose compensation failed, and partial ones."""
+    """How many sagas a person should know of: those whose compensation failed, partial ones, and those that were not started
+    though events wait for them."""
     schedules: Sequence[ScheduleTrouble] = ()
     """Schedules that are failing or overdue."""
     away: str = ""

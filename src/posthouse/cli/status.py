@@ -43,6 +43,7 @@ COLUMNS = ("CONSUMER", "TOPIC", "COMMITTED", "APPLIED", "IN FLIGHT", "HELD", "SK
 
 
 _SAGAS: Mapping[SagaStatus, str] = {
+    "awaited": "were not started, and events wait for them",
     "compensation_failed": "could not undo what they did",
     "partial": "wait for somebody to do a part",
 }

@@ -290,3 +290,42 @@ def test_an_empty_dump_is_no_pass(stay: Project, tmp_path: Path) -> None:
     stay.forget()
     result = stay.run("saga", "replay", TARGET, "nowhere.jsonl")
     assert (result.exit_code, "nowhere.jsonl cannot be read" in result.output) == (2, True)
+
+
+EARLY = """
+import asyncio
+from contextlib import AsyncExitStack
+
+from posthouse.status import drained
+from stay import *
+
+
+async def whole():
+    async with AsyncExitStack() as stack:
+        for service in (reservation, payment):
+            await stack.enter_async_context(service.running())
+        async with payment.transaction("t1") as tx:
+            tx.publish(IntentCaptured(booking_id="early", cents=7))
+        await drained(reservation, payment)
+
+
+def main():
+    asyncio.run(whole())
+"""
+
+
+def test_events_that_came_early_are_seen_with_what_they_wait_for(stay: Project) -> None:
+    stay.write("early.py", EARLY)
+    stay.forget()
+    importlib.import_module("early").main()
+    stay.forget()
+    assert "awaited" in stay.run("saga", "list", TARGET).output
+    assert "1 early event" in stay.run("saga", "list", TARGET, "--status", "awaited").output
+    shown = " ".join(stay.run("saga", "show", TARGET, "booking", "early").output.split())
+    assert "hotel.payment.intent.captured.v1" in shown
+    assert "waits for its start; a dead letter in 60 min" in shown
+    assert "It was not started yet, and events came for it" in shown
+    told = " ".join(stay.run("status", TARGET).output.split())
+    assert "1 of the saga booking were not started, and events wait for them: see `posthouse saga list" in told
+    (facts,) = msgspec.json.decode(stay.run("saga", "list", TARGET, "--json").output)
+    assert [one["method"] for one in facts["waiting"]] == ["paid"]

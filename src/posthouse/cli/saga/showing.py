@@ -122,7 +122,7 @@ def _show(service: Service, of: SagaType, seen: Seen, target: str, attempt: int 
             ("waits for", "; ".join(_task(of, row, step, now) for step in row.tasks if step in (HELP, *of.people))),
         ]
     )
-    if not row.tombstone:
+    if not row.tombstone and row.status != "awaited":
         _heading("State")
         print_document(row.state)
     if row.deadlines:

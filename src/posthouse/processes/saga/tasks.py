@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from posthouse.processes.saga.declared import SagaType
-from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN, takes_in_time
+from posthouse.processes.saga.transition import OWN_DEADLINES, takes_in_time
 from posthouse.store.sagas import Armed, SagaRow
 
 HELP = ""
@@ -46,7 +46,7 @@ def index_field(step: str) -> str:
 
 def task_in(of: SagaType, row: SagaRow, step: str) -> SagaTask:
     """An open task of a row."""
-    own = {name: armed for name, armed in row.deadlines.items() if name not in (RETRY_UNDO, UNDO_WITHIN)}
+    own = {name: armed for name, armed in row.deadlines.items() if name not in OWN_DEADLINES}
     return SagaTask(
         by=of.operator if step == HELP else of.people[step],
         row=row,

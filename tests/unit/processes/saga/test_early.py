@@ -13,7 +13,8 @@ from posthouse.errors import ConfigurationError
 from posthouse.processes import Saga, Turn, join, on, starts, step, undo
 from posthouse.receiving.held import HeldEvents
 from posthouse.store.sagas import SagaRow
-from posthouse.testing import Harness, given
+from posthouse.testing import Harness, assert_survives_crashes, given
+from posthouse.testing.histories import assert_replays, dump, histories, load
 
 mill = Service("mill", namespace="town")
 field = Service("field", namespace="town")
@@ -267,6 +268,26 @@ async def test_those_behind_one_that_an_operator_gave_up_go_on_when_its_time_is_
         await h.advance(600.0)
         await h.settled()
         assert await seen() == ["cut", "blessed"]
+
+
+async def early_bread(h: Harness) -> None:
+    for event in (DRIED, WANTED, CUT, WATER):
+        await h.publish(event)
+        await h.settled()
+
+
+async def test_wherever_the_power_is_cut_early_events_are_taken_once_and_in_order() -> None:
+    crashes = await assert_survives_crashes(early_bread, mill, field)
+    assert crashes.runs > 10
+
+
+async def test_the_history_of_a_saga_that_events_awaited_can_be_replayed() -> None:
+    async with Harness(mill, field) as h:
+        await early_bread(h)
+        await h.settled()
+        assert (await bread()).status == "completed"
+        stored = dump([view async for view in histories(mill)])
+    await assert_replays(mill, load(stored))
 
 
 def test_a_time_to_wait_is_above_0() -> None:
