@@ -71,6 +71,11 @@ MISTAKES: dict[str, list[Mistake]] = {
             "start word", 'Settings(start="beginning")', "Settings(start='beginning'): it is 'earliest' or 'latest'."
         ),
         Mistake(
+            "saga misfits word",
+            'Settings(saga_misfits="ignore")',
+            "Settings(saga_misfits='ignore'): it is 'refuse' or 'start'.",
+        ),
+        Mistake(
             "retention timedelta",
             "Settings(inbox_retention=timedelta(days=30))",
             "Settings(inbox_retention=datetime.timedelta(days=30)): it is a number of seconds, 0 or more: write inbox_retention=2592000.0",
@@ -1743,6 +1748,26 @@ def count(event, model): ...""",
             "seek unknown consumer",
             "posthouse seek shop --consumer bling --to 2027-01-01",
             "No such option: --to (Possible options: --json, --time, --topic)",
+        ),
+        Mistake(
+            "saga dump without file",
+            "posthouse saga dump shop",
+            "Missing option '--to'.",
+        ),
+        Mistake(
+            "saga replay nowhere",
+            "posthouse saga replay shop nowhere.jsonl",
+            "posthouse: nowhere.jsonl cannot be read: No such file or directory",
+        ),
+        Mistake(
+            "saga replay of something else",
+            "posthouse saga replay shop shop.py",
+            "posthouse: line 1 is not the history of a saga: ",
+        ),
+        Mistake(
+            "saga check without sagas",
+            "posthouse saga check shop",
+            "posthouse: orders declares no saga: declare one with @orders.saga(…)",
         ),
         Mistake("timers unknown", "posthouse timers cancel shop nope", "Got unexpected extra argument(s) (shop nope)"),
         Mistake(
