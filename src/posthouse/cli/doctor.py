@@ -106,6 +106,8 @@ async def _saga_checks(app: App) -> Sequence[Check]:
 
 async def _schedule_checks(app: App) -> Sequence[Check]:
     """Rows of schedules that nobody declares any more."""
+    if not has_process_tables(app.store):
+        return []
     try:
         await app.opened.look()
         left = [view for view in await app.schedules.find() if view.declared is None]

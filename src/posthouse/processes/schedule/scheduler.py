@@ -23,6 +23,8 @@ log = logging.getLogger("posthouse.schedules")
 
 LOOK = 1.0
 """Seconds between two looks at schedules that operators and other processes change."""
+HELD_UP = 0.05
+"""Seconds before the next try to begin what is due while somebody else has it in hand."""
 AGAIN = 10.0
 """Seconds until a schedule is tried again whose moment could not be dealt with."""
 SEEN = 60.0
@@ -61,7 +63,6 @@ class Scheduler:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Begin runs until `stop`."""
-        self._adopted.clear()
         while not stop.is_set():
             try:
                 wait = await self.look()
@@ -103,20 +104,20 @@ class Scheduler:
         """Begin what is due of one schedule, or adopt it; in how many seconds it has to be looked at again."""
         if row is not None and row.paused_at is None and row.due_in <= 0:
             with self.pulse.doing(f"beginning {schedule.name}"):
-                await self._fire(schedule)
-            return 0.0
+                return 0.0 if await self._fire(schedule) else HELD_UP
         if row is None or key not in self._adopted or row.now - row.seen_at > SEEN / 3:
             with self.pulse.doing(f"adopting {schedule.name}"):
                 await self._adopt(key, schedule)
             return 0.0
         return row.due_in if row.paused_at is None else LOOK
 
-    async def _fire(self, schedule: Schedule) -> None:
+    async def _fire(self, schedule: Schedule) -> bool:
+        """Begin what is due; False when somebody else has it in hand."""
         table = self._store.schedules
         async with self._store.begin() as transaction:
             row = await table.lock(transaction, schedule.service, schedule.name, due=True)
             if row is None:
-                return
+                return False
             found = due(Cron(row.expression, row.tz), row.next_at, row.now, schedule.missed)
             tx = Tx(
                 transaction, self._store, self._builders[schedule.service], EventContext(tenant=PLATFORM), self._clock
@@ -132,6 +133,7 @@ class Scheduler:
         if found.missed:
             done = "one run stands for them" if found.moments else "they are skipped"
             log.warning("%s: the schedule %s missed %d: %s", schedule.service, schedule.name, found.missed, done)
+        return True
 
     async def _adopt(self, key: Key, schedule: Schedule) -> None:
         """Say that this process has the schedule; where the row has another expression, perhaps with ours."""
