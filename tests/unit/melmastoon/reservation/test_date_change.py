@@ -116,16 +116,6 @@ async def test_cash_that_is_counted_during_a_change_is_not_pending_afterwards() 
         assert (await house.booking()).status == "confirmed"
 
 
-async def test_a_price_that_is_heard_of_before_the_nights_are_swapped_waits_for_them() -> None:
-    async with open_house() as house:
-        await house.confirmed()
-        await house.change_dates()
-        await house.hears(delta(10_000))
-        assert (await house.booking()).amount_cents == 30_000
-        await house.hears(reallocated())
-        assert (await house.booking()).amount_cents == 40_000
-
-
 async def test_a_cheaper_window_lowers_the_price_and_what_can_be_refunded() -> None:
     async with open_house() as house:
         await house.confirmed()

@@ -105,9 +105,8 @@ class DateChangeSaga(Saga):
         """The desk had called it off, and inventory had not heard of that."""
         await self._swap(event.data, turn)
 
-    @step(DeltaApplied, after=rooms)
+    @step(DeltaApplied)
     async def price(self, event: Event[DeltaApplied], turn: Turn) -> None:
-        """What the new nights cost is paid once they are the guest's."""
         await self._charge(event.data, turn)
         await self._note(turn)
 
