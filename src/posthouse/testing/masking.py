@@ -50,14 +50,15 @@ class Masks:
     def _input(self, of: SagaType, given: SagaInput) -> SagaInput:
         if given.kind == "start":
             return msgspec.structs.replace(given, data=self._json(given.data, self._of_state(of)))
-        if given.kind != "event":
+        event_type = of.event_types.get(given.type) or self._catalogue.get(given.type)
+        if given.kind not in ("event", "answer"):
             return given
-        event_type = of.event_types.get(given.type)
         paths = self._of_event(event_type)
         key = given.key
         if key is not None and event_type is not None and event_type.key in paths:
             key = str(self._mask(key))
-        return msgspec.structs.replace(given, key=key, data=self._json(given.data, paths))
+        answer = self._json(given.answer, self._of_answers(of))
+        return msgspec.structs.replace(given, key=key, data=self._json(given.data, paths), answer=answer)
 
     def _said(self, said: Said) -> Said:
         return msgspec.structs.replace(said, data=self._json(said.data, self._of_event(self._catalogue.get(said.type))))
@@ -65,6 +66,10 @@ class Masks:
     def _of_state(self, of: SagaType) -> Collection[str]:
         paths = personal_fields(of.cls)
         return {*paths, *(was for name, was in of.renamed.items() if name in paths)}
+
+    def _of_answers(self, of: SagaType) -> Collection[str]:
+        types = [call.answer for call in of.calls.values()]
+        return {path for answer in types if isinstance(answer, type) for path in personal_fields(answer)}
 
     def _of_event(self, event_type: EventType[object] | None) -> Collection[str]:
         return () if event_type is None else personal_fields(event_type.payload.cls)

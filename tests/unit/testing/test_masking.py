@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 import pytest
 
 from posthouse import App, Event, Payload, Personal, Saga, Service, Turn, starts, step
+from posthouse.processes import SagaView
+from posthouse.store.sagas import SagaInput, SagaRow, SagaTurn
 from posthouse.testing import Harness
 from posthouse.testing.histories import assert_replays, dump, histories, load
 from posthouse.testing.masking import Masks
@@ -61,6 +64,48 @@ async def test_what_is_personal_is_masked_and_the_history_still_replays() -> Non
     assert b"ada@" not in masked.row.state
     assert masked.history[1].input.data != views[0].history[1].input.data
     await assert_replays(service, [masked])
+
+
+bank = Service("bank")
+
+
+@bank.event("payout.asked.v1", key="claim")
+class Asked(Payload):
+    claim: str
+    iban: Annotated[str, Personal("account")]
+
+
+class Receipt(msgspec.Struct):
+    holder: Annotated[str, Personal("identity")]
+
+
+async def pay(event: Event[Asked]) -> Receipt:
+    return Receipt(holder=event.data.iban)
+
+
+def test_an_answer_of_the_outside_and_its_event_are_masked_too() -> None:
+    @bank.saga("claim", correlate="claim")
+    class Claim(Saga):
+        claim: str
+
+        @starts
+        def begin(self, turn: Turn) -> None: ...
+
+        @step(Asked, calling=pay)
+        def paid(self, event: Event[Asked], turn: Turn, receipt: Receipt) -> None: ...
+
+    given = SagaInput(
+        kind="answer",
+        type="bank.payout.asked.v1",
+        data=msgspec.Raw(b'{"claim":"c1","iban":"DE02"}'),
+        answer=msgspec.Raw(b'{"holder":"Ada"}'),
+    )
+    turn = SagaTurn(turn=2, at=0.0, input=given, status="running", state=msgspec.Raw(b'{"claim":"c1"}'))
+    row = SagaRow(saga="claim", tenant="t1", id="c1", state=b'{"claim":"c1"}')
+    text = dump([Masks(bank).masked(SagaView(row=row, history=[turn]))])
+    assert b"DE02" not in text
+    assert b"Ada" not in text
+    assert b'"claim":"c1"' in text
 
 
 async def test_no_history_proves_nothing() -> None:
