@@ -1,6 +1,8 @@
 """Bookings as sagas, and a vendor that answers them: what the crash tests of sagas run in processes of their own.
 
-Three bookings: `ok` is paid, `fail` is not and is undone (an undo fails once), `late` hears nothing until its deadline.
+`ok` is paid, `fail` is not and is undone (an undo fails once), `late` hears nothing until its deadline. `slow` is given a room
+when it has ended, which is undone. The money of `early` comes before its room, and the room of `ahead` before it is started:
+both wait.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from posthouse import App, Event, Payload, Policy, Service, Settings, Tx
 from posthouse.app import app_of
 from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.clock import SystemClock
-from posthouse.processes import Saga, Turn, deadline, late, on, starts, step, undo
+from posthouse.processes import Saga, Turn, deadline, on, starts, step, undo
 from posthouse.sending import RelaySettings
 from posthouse.store import Store
 from posthouse.stores.postgres import PostgresStore
@@ -30,7 +32,8 @@ from tests.faults.kit.failpoint import Failpoint, Steps
 from tests.faults.kit.quiet import PENDING, TIMERS, UNRUN, UNSENT, UNSENT_IN_POSTGRES
 
 TENANT = "t1"
-BOOKINGS = ("ok", "fail", "late")
+BOOKINGS = ("ok", "fail", "late", "slow", "early", "ahead")
+EXPIRING = ("late", "slow")
 SPEED = 40.0
 
 UNFINISHED = "SELECT count(*) FROM posthouse_saga WHERE ended_at IS NULL"
@@ -110,7 +113,7 @@ class Booking(Saga):
     async def hold(self, turn: Turn) -> None:
         await self._enter(turn, "hold")
         turn.publish(Held(booking=self.booking))
-        turn.set(self.expired, after=4.0 if self.booking == "late" else 4000.0)
+        turn.set(self.expired, after=4.0 if self.booking in EXPIRING else 4000.0)
 
     @undo(hold)
     async def drop_hold(self, turn: Turn) -> None:
@@ -131,10 +134,6 @@ class Booking(Saga):
         turn.clear(self.expired)
         turn.publish(PaymentRequested(booking=self.booking))
 
-    @late(Committed)
-    def room_too_late(self, event: Event[Committed], turn: Turn) -> None:
-        turn.publish(ReleaseRequested(booking=self.booking))
-
     @undo(room, until=Released, within=4000.0)
     async def release(self, event: Event[Committed], turn: Turn) -> None:
         await self._enter(turn, "release")
@@ -144,7 +143,7 @@ class Booking(Saga):
     def declined(self, event: Event[Declined], turn: Turn) -> None:
         turn.compensate("declined")
 
-    @step(Captured)
+    @step(Captured, after=room)
     async def paid(self, event: Event[Captured], turn: Turn) -> None:
         await self._enter(turn, "paid")
         turn.publish(Confirmed(booking=self.booking))
@@ -175,11 +174,15 @@ class Scene:
             service.setup(partial(_tables, service.name))
 
         @self.vendor.on(Held, policy=POLICY)
-        async def commit(event: Event[Held], tx: Tx) -> Committed | None:
-            if event.data.booking == "late":
-                return None
-            await enter(tx, "vendor", event.data.booking, "allocated")
-            return Committed(booking=event.data.booking)
+        async def commit(event: Event[Held], tx: Tx) -> None:
+            booking = event.data.booking
+            if booking in EXPIRING or booking == "ahead":
+                return
+            for given in (booking, "ahead") if booking == "ok" else (booking,):
+                await enter(tx, "vendor", given, "allocated")
+                if given == "early":
+                    tx.publish(Captured(booking=given))
+                tx.publish(Committed(booking=given))
 
         @self.vendor.on(ReleaseRequested, policy=POLICY)
         async def free(event: Event[ReleaseRequested], tx: Tx) -> Released:
@@ -187,13 +190,23 @@ class Scene:
             return Released(booking=event.data.booking)
 
         @self.vendor.on(PaymentRequested, policy=POLICY)
-        async def charge(event: Event[PaymentRequested]) -> Captured | Declined:
-            good = event.data.booking == "ok"
-            return Captured(booking=event.data.booking) if good else Declined(booking=event.data.booking)
+        async def charge(event: Event[PaymentRequested]) -> Captured | Declined | None:
+            booking = event.data.booking
+            if booking == "early":
+                return None
+            return Declined(booking=booking) if booking == "fail" else Captured(booking=booking)
 
         @self.vendor.on(Confirmed, Cancelled, policy=POLICY)
         async def outcome(event: Event[Confirmed | Cancelled], tx: Tx) -> None:
             await enter(tx, "vendor", event.data.booking, type(event.data).__name__.lower())
+            if event.data.booking == "slow":
+                await enter(tx, "vendor", "slow", "allocated")
+                tx.publish(Committed(booking="slow"))
+
+        @self.reservation.on(Confirmed, policy=POLICY)
+        async def book_ahead(event: Event[Confirmed], tx: Tx) -> None:
+            if event.data.booking == "ok":
+                await self.reservation.start_saga(tx, Booking(booking="ahead"))
 
     def _service(self, name: str) -> Service:
         service = Service(name)
@@ -243,7 +256,7 @@ class Stay(msgspec.Struct, tag=True, kw_only=True):
                 await app_of(service).store.upgrade()
         runtimes = [await app_of(service).opened.prepare() for service in services]
         steps.counting = True
-        for booking in BOOKINGS:
+        for booking in BOOKINGS[:-1]:
             async with scene.reservation.transaction(TENANT) as tx:
                 await scene.reservation.start_saga(tx, Booking(booking=booking))
         async with asyncio.TaskGroup() as group:

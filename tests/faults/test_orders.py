@@ -16,7 +16,7 @@ from posthouse.testing import Orders
 from tests.faults.orders import hotel, payouts, synchronous
 from tests.kit.long import LONG
 
-pytestmark = pytest.mark.timeout(1800 if LONG else 120)
+pytestmark = pytest.mark.timeout(1800 if LONG else 300)
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -40,7 +40,7 @@ def played(orders: Orders, limit: int) -> None:
 
 @pytest.mark.parametrize("name", ["test_orders", "test_claims"])
 async def test_an_example_of_the_docs_keeps_its_promises_in_every_order(name: str) -> None:
-    limit = 20_000 if LONG else 200
+    limit = 20_000 if LONG else 120
     played(await example(name).play(limit), limit)
 
 
@@ -53,7 +53,7 @@ def test_the_payment_of_plain_code_is_completed_or_given_back(tmp_path: Path, mo
 
 
 async def test_a_payout_that_is_called_for_is_made_once_or_recalled() -> None:
-    limit = 20_000 if LONG else 200
+    limit = 20_000 if LONG else 120
     played(await payouts.play(limit), limit)
 
 
@@ -63,5 +63,5 @@ async def test_a_payout_that_is_called_for_is_made_once_or_recalled() -> None:
 async def test_a_saga_of_melmastoon_keeps_its_promises_in_every_order(
     play: Callable[[int], Awaitable[Orders]],
 ) -> None:
-    limit = 10_000 if LONG else 200
+    limit = 10_000 if LONG else 100
     played(await play(limit), limit)
