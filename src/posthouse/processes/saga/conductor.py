@@ -261,18 +261,24 @@ class Conductor:
         tried again and is a dead letter."""
         for one in () if row is None else row.waiting:
             if row is not None and one.woken:
-                held = await tx.store.sagas.unpark(tx.transaction, row, one.event_id)
-                if held is not None:
-                    await tx.store.held.hold(tx.transaction, held)
-                    await tx.store.inbox.recall(tx.transaction, held.consumer, held.entry.topic)
-                    tx.holds = True
+                await self._hand_over(tx, row, one)
+
+    async def _hand_over(self, tx: Tx, row: SagaRow, one: Waiting) -> bool:
+        """From those that wait to those that are held, due now; False when it was handed over before."""
+        held = await tx.store.sagas.unpark(tx.transaction, row, one.event_id)
+        if held is None:
+            return False
+        await tx.store.held.hold(tx.transaction, held)
+        await tx.store.inbox.recall(tx.transaction, held.consumer, held.entry.topic)
+        tx.holds = True
+        return True
 
     async def _stop_waiting(self, tx: Tx, row: SagaRow) -> SagaRow:
         """Those that waited long enough are dead letters. One that is awake already may have become one, or run again: those
         behind it wait on for so long; or an operator gave it up, and they go on."""
         now = tx.clock.now()
         for one in [one for one in row.waiting if one.until <= now]:
-            if one.woken and await self._is_held(tx, one):
+            if one.woken and (await self._hand_over(tx, row, one) or await self._is_held(tx, one)):
                 later = msgspec.structs.replace(one, until=now + (one.until - one.since), since=now)
                 waiting = tuple(later if other.event_id == one.event_id else other for other in row.waiting)
                 row = msgspec.structs.replace(row, waiting=waiting)

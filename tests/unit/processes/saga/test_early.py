@@ -270,6 +270,17 @@ async def test_those_behind_one_that_an_operator_gave_up_go_on_when_its_time_is_
         assert await seen() == ["cut", "blessed"]
 
 
+async def test_one_whose_turn_has_come_is_no_dead_letter_though_nobody_took_it_for_long() -> None:
+    case = await given(mill, BreadSaga, WANTED, DRIED)
+    case._bench.wakes = False
+    await case.when(CUT)
+    await case.advance(600)
+    assert case.dead_letters == []
+    assert case.waiting == ["town.field.corn.dried.v1"]
+    case._bench.wakes = True
+    (await case.when(BLESSED)).then(state={"seen": ["cut", "dried", "blessed"]})
+
+
 async def early_bread(h: Harness) -> None:
     for event in (DRIED, WANTED, CUT, WATER):
         await h.publish(event)
