@@ -14,11 +14,13 @@ from posthouse.clock import Clock
 from posthouse.events import Event, decode_any
 from posthouse.service import Service
 from posthouse.status import Status
-from posthouse.testing.harness import HELD_UP, Harness
+from posthouse.testing.harness import HELD_UP, Harness, Unsettled
 
 NOTHING_MOVES = Status(lines=(), unsent={}, stuck={}, timers={}, notes=())
 LOOK = 0.0005
 """Real seconds between two looks at what moves."""
+PATIENCE = 60.0
+"""Real seconds that a hundred runs may take for one move, on a machine that has other things to do."""
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -97,20 +99,26 @@ class GatedHarness(Harness):
         super().__init__(*services)
         self.broker: GatedBroker = GatedBroker(self.clock, gated)
 
-    async def settled(self, timeout: float = 10.0) -> Status:
+    async def settled(self, timeout: float = PATIENCE) -> Status:
         """Wait until two looks in a row see nothing that moves."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._still()
+        except TimeoutError:
+            raise Unsettled(f"runs of a play still move after {timeout:g} s") from None
+        return NOTHING_MOVES
+
+    async def _still(self) -> None:
         self._nudge()
         looks, loop = 0, asyncio.get_running_loop()
         since = loop.time()
-        async with asyncio.timeout(timeout):
-            while looks < 2:
-                looks = 0 if self._busy() or await self._unsent() or await self._due() else looks + 1
-                if loop.time() - since > HELD_UP:  # as the harness does: whoever was held up looks again
-                    since = loop.time()
-                    self._nudge()
-                    self.clock.wake()
-                await asyncio.sleep(LOOK)
-        return NOTHING_MOVES
+        while looks < 2:
+            looks = 0 if self._busy() or await self._unsent() or await self._due() else looks + 1
+            if loop.time() - since > HELD_UP:  # as the harness does: whoever was held up looks again
+                since = loop.time()
+                self._nudge()
+                self.clock.wake()
+            await asyncio.sleep(LOOK)
 
     async def wait_for_what_is_due(self) -> float:
         """Let time pass until the next timer or second try; how many seconds, or 0 when nothing is due ever again."""
@@ -120,7 +128,7 @@ class GatedHarness(Harness):
             await self.advance(seconds)
         return seconds
 
-    async def _stood(self, patience: float, timeout: float = 10.0) -> tuple[Status | None, bool]:
+    async def _stood(self, patience: float, timeout: float = PATIENCE) -> tuple[Status | None, bool]:
         return await self.settled(timeout), True
 
     async def _unsent(self) -> bool:
