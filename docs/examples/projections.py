@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Annotated
 
-from posthouse import Aggregate, Event, Model, Payload, Personal, Service, app_of
+from posthouse import Aggregate, Event, Model, Payload, Personal, Service, Swap, Tx, app_of
 from posthouse.testing import Harness
 
 rooms = Service("rooms")
@@ -29,11 +29,12 @@ class RoomFound(Payload):
 
 rooms.event("room.found.v1", key="room_id")(RoomFound)
 
+
 book: Aggregate[int, RoomListed | RoomPriced] = rooms.aggregate(
     "room", initial=int, evolve=lambda count, _: count + 1, events=(RoomListed, RoomPriced)
 )
 
-listings = rooms.projection("listings", lag_budget=5.0, cross_tenant=True, strips=["host_name"])
+listings = rooms.projection("listings", lag_budget=5.0, cross_tenant=True, strips=["host_name"], publishes=[RoomFound])
 
 
 @listings.setup
@@ -61,6 +62,18 @@ async def priced(events: Sequence[Event[RoomPriced]], model: Model) -> None:
     )
 
 
+@rooms.setup
+async def swaps(tx: Tx) -> None:
+    await tx.execute("CREATE TABLE IF NOT EXISTS swap (generation INTEGER PRIMARY KEY, appeared INTEGER)")
+
+
+@listings.swapped
+async def compare(model: Model, swap: Swap) -> None:
+    new, old = model.table("listing"), swap.replaced_table("listing")
+    appeared = f"SELECT count(*) FROM {new} WHERE room_id NOT IN (SELECT room_id FROM {old})"
+    await model.execute(f"INSERT INTO swap SELECT {swap.generation}, ({appeared})")
+
+
 async def in_city(city: str) -> list[tuple[object, ...]]:
     async with rooms.transaction("platform") as tx:
         table = await listings.table(tx, "listing")
@@ -80,7 +93,11 @@ async def main() -> None:
         done = await app_of(rooms).projections.rebuild("listings")
         print(f"generation {done.generation}: {done.events} events from the {done.source}")
         print(await in_city("Kabul"))
+        await harness.settled()
         print(f"{len(await harness.published(RoomFound))} rooms were found, each once")
+        async with rooms.transaction("platform") as tx:
+            ((generation, appeared),) = await tx.execute("SELECT generation, appeared FROM swap")
+        print(f"with generation {generation} {appeared} rooms appeared")
 
         (status,) = await app_of(rooms).projections.status()
         assert status.live is not None

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Run,
         Saga,
         SagaStart,
+        Swap,
         Turn,
         WorkWeek,
         deadline,
@@ -63,7 +64,7 @@ else:
         "contracts.personal": "Personal",
         "errors": "PosthouseError Reject RetryLater RetryNow RuleBroken StreamArchived StreamDeleted VersionConflict",
         "events": "Actor Event Subject",
-        "processes": "Aggregate Calendar Conflicts Model Run Saga SagaStart Turn WorkWeek deadline field join late on partial_resume "
+        "processes": "Aggregate Calendar Conflicts Model Run Saga SagaStart Swap Turn WorkWeek deadline field join late on partial_resume "
         "partial_retry starts step undo",
         "receiving": "Policy",
         "seam": "Failure Rules Seam",
@@ -115,6 +116,7 @@ __all__ = [
     "StreamArchived",
     "StreamDeleted",
     "Subject",
+    "Swap",
     "SyncTx",
     "Turn",
     "Tx",

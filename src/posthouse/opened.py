@@ -43,7 +43,7 @@ from posthouse.sending import Relay, TransactionScope, Tx, record
 from posthouse.sending.transaction import Begun
 from posthouse.service import Service
 from posthouse.settings import Settings
-from posthouse.store import CoreStore, Parameters, RelaySource, Store, Worker, has_process_tables
+from posthouse.store import CoreStore, Parameters, RelaySource, Store, Transaction, Worker, has_process_tables
 from posthouse.stores import check_store, open_store
 
 log = logging.getLogger("posthouse.app")
@@ -152,6 +152,7 @@ class Opened:
                 seam=seam,
                 outages=self.outages,
                 executor=self.executor,
+                speaks=self._speaks,
             )
         )
         self.ready = False
@@ -237,6 +238,10 @@ class Opened:
         store = self.ports.store
         block = self.seam.transaction(service, store.begin(tenant=context.tenant))
         return block, Tx(await block.__aenter__(), store, self.builders[service], context, self.clock)
+
+    def _speaks(self, service: str, transaction: Transaction, context: EventContext) -> Tx:
+        """A Tx for a service on a transaction of the store."""
+        return Tx(transaction, self.ports.store, self.builders[service], context, self.clock)
 
     async def join(self, service: str, theirs: object, context: EventContext) -> Begun:
         """A Tx for a service on a transaction that somebody else began; everything is opened before."""

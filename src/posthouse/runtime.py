@@ -17,7 +17,7 @@ from posthouse.errors import BrokerError, StoreError
 from posthouse.heartbeat import Heartbeat
 from posthouse.outage import Outages
 from posthouse.processes import Scheduler, Timers
-from posthouse.processes.projection import Keeper
+from posthouse.processes.projection import KEPT, Keeper
 from posthouse.processes.saga.precedence import Precedence
 from posthouse.pulse import Pulse
 from posthouse.receiving import Consumer, Retrier
@@ -219,6 +219,7 @@ class Runtime:
             full = PURGE_BATCH in (sent, known)
             await asyncio.sleep(0)
         await self._forget_sagas()
+        await self._forget_effects()
         if self.action_retention is not None:
             with self.pulse.doing("purging the operators' log"):
                 await self.store.actions.purge(self.action_retention, PURGE_BATCH)
@@ -227,6 +228,13 @@ class Runtime:
             self.version_usage.note("running", service, "", now)
         with self.pulse.doing("noting what was seen"):
             await self.version_usage.write(self.store.version_usage, now)
+
+    async def _forget_effects(self) -> None:
+        full = self.projections is not None
+        while full:
+            with self.pulse.doing("purging effects of projections"):
+                full = await self.store.projections.purge_effects(KEPT, PURGE_BATCH) == PURGE_BATCH
+            await asyncio.sleep(0)
 
     async def _forget_sagas(self) -> None:
         if self.saga_retention is None or not has_process_tables(self.store):

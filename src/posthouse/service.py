@@ -434,15 +434,17 @@ class Service:
         cross_tenant: bool = False,
         strips: Sequence[str] = (),
         keeps: Sequence[str] = (),
+        publishes: Sequence[type[object]] = (),
     ) -> Projection:
         """Declare a read model: decorate its handlers with `@….on(Event)` and what makes its tables with `@….setup`.
 
         It is to be at most `lag_budget` seconds behind. Raise `version` when its handlers or tables change, and rebuild it:
         a process feeds only what was built by its own version. With `cross_tenant` it is for readers of any tenant: every
         field of its events that is marked as personal data must be named in `strips`, or in `keeps`; what is stripped is
-        None before a handler sees it.
+        None before a handler sees it. `publishes` are the events that its handlers say by `model.publish`: once for each event
+        that they take, whatever is rebuilt or swapped.
         """
-        terms = ModelTerms(version, lag_budget, cross_tenant, tuple(strips), tuple(keeps))
+        terms = ModelTerms(version, lag_budget, cross_tenant, tuple(strips), tuple(keeps), tuple(publishes))
         made = Projection(self, name, terms)
         self.declared.refuse_taken(made.consumer, "projection")
         self.declared.projections[made.consumer] = made

@@ -350,8 +350,9 @@ async def test_a_cursor_from_before_a_promotion_is_refused(server: RestartablePo
                 await new.outbox.lease("a", 10)
                 (stands,) = await new.projections.generations()
                 assert (await heard(new, stands.cursor))[0] == after
-                assert not await new.projections.swap(begun, None), "it believes what the old server said"
-                assert await new.projections.swap(stands, None)
+                async with new.begin() as tx:
+                    assert not await new.projections.swap(tx, begun, None), "it believes what the old server said"
+                    assert await new.projections.swap(tx, stands, None)
 
 
 # A relay whose broker is slow, from end to end.

@@ -1484,6 +1484,19 @@ async with orders.transaction() as tx:
             "projection 'by_day': version=0: versions begin at 1",
         ),
         Mistake(
+            "projection publishes class",
+            'orders.projection("by_day", publishes=OrderPaid)',
+            "Service.projection(publishes=OrderPaid): it is a list, each a class: write publishes=[OrderPaid]",
+        ),
+        Mistake(
+            "swapped without a swap",
+            """\
+by_day = orders.projection("by_day")
+@by_day.swapped
+async def tell(model): ...""",
+            "projection 'by_day': None.tell is to be an async function of a Model and a Swap",
+        ),
+        Mistake(
             "projection on bare",
             """\
 by_day = orders.projection("by_day")

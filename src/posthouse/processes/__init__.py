@@ -1,7 +1,7 @@
 """What takes its time: timers, schedules, sagas, aggregates with their streams, and read models."""
 
 from posthouse.processes.calendar import Calendar, WorkWeek
-from posthouse.processes.projection import Model, Plan, Projection, Projections, ProjectionStatus
+from posthouse.processes.projection import Model, Plan, Projection, Projections, ProjectionStatus, Swap
 from posthouse.processes.saga import (
     Saga,
     SagaBook,
@@ -49,6 +49,7 @@ __all__ = [
     "ScheduleView",
     "Scheduler",
     "Schedules",
+    "Swap",
     "Timers",
     "Turn",
     "WorkWeek",

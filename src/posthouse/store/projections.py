@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -56,6 +56,17 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     event_at: float = 0.0
     applied_at: float = 0.0
     history: History = "unknown"
+    effects: Sequence[str] = ()
+    """The events of which it notes, while it is live, that their effects were said."""
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """What a generation that is being built would have said of an event that no live one has applied: `facts` is text of the
+    caller's own."""
+
+    tenant: str
+    event_id: str
+    facts: str
 
 
 StreamKey = tuple[str, str, str]
@@ -105,9 +116,34 @@ class ProjectionTable(Protocol):
         stand where `before` does: then a server that took over lacks what was done meanwhile."""
         ...
 
-    async def swap(self, generation: Generation, drop_after: float | None) -> bool:
-        """Let it be the live one from now on and retire the one before, which may go `drop_after` seconds later; in one
-        transaction. False, and no effect, when it is not being built by its owner, or stands elsewhere."""
+    async def swap(self, tx: Transaction, generation: Generation, drop_after: float | None) -> bool:
+        """Let it be the live one from now on and retire the one before, which may go `drop_after` seconds later. Waits for
+        whoever has its state `confirmed`, and they for `tx`. False, and no effect, when it is not being built by its owner, or stands elsewhere."""
+        ...
+
+    async def confirmed(self, tx: Transaction, projection: str, number: int) -> GenerationState | None:
+        """The state of a generation, which stays so until `tx` ends; None when there is none."""
+        ...
+
+    async def say(self, tx: Transaction, projection: str, number: int, tenant: str, event_id: str) -> bool:
+        """Note that what a projection has to say of an event is said by this transaction. False when it was said before, by
+        whichever generation; waits for one that is about to."""
+        ...
+
+    async def unsaid(self, tx: Transaction, projection: str, tenant: str, event_ids: Sequence[str]) -> Collection[str]:
+        """Those of the events whose effects were not said."""
+        ...
+
+    async def leave(self, tx: Transaction, projection: str, number: int, effect: Effect) -> None:
+        """Leave an effect to the swap, unless it is said before that."""
+        ...
+
+    async def left(self, projection: str, number: int) -> Sequence[Effect]:
+        """What was left to the swap of a generation, of all tenants, in the order of leaving: what is committed."""
+        ...
+
+    async def purge_effects(self, age: float, limit: int) -> int:
+        """Forget up to `limit` effects that were said more than `age` seconds ago, by the store's clock. Returns how many."""
         ...
 
     async def note(self, projection: str, number: int, event_at: float, applied_at: float) -> None:

@@ -3,12 +3,14 @@ that says anything about a person: neither guests nor payments come this far."""
 
 from __future__ import annotations
 
-from melmastoon.facts.search_aggregation import search_aggregation
+from melmastoon.facts.search_aggregation import ListingEvicted, ListingIndexed, search_aggregation
 from melmastoon.tables import run
 from posthouse import Model, Tx
 from posthouse.store import Rows
 
-listings = search_aggregation.projection("listings", lag_budget=5.0, cross_tenant=True)
+listings = search_aggregation.projection(
+    "listings", lag_budget=5.0, cross_tenant=True, publishes=[ListingEvicted, ListingIndexed]
+)
 
 TABLES = (
     """CREATE TABLE {house} (

@@ -30,7 +30,7 @@ from posthouse.events import PLATFORM, Event, decode_any
 from posthouse.events.codecs.own import HEADERS, Kind, OwnReader
 from posthouse.processes.projection.ahead import ahead
 from posthouse.processes.projection.declared import Projection
-from posthouse.processes.projection.feeding import Face, Feed
+from posthouse.processes.projection.feeding import Feed
 from posthouse.processes.projection.wiring import Wiring
 from posthouse.receiving import Handler
 from posthouse.receiving.collisions import despite_collisions
@@ -56,7 +56,12 @@ class Bulk:
     """One bulk read. `told` hears how far it is after each page."""
 
     def __init__(
-        self, wiring: Wiring, projection: Projection, generation: Generation, told: Callable[[Generation], None]
+        self,
+        wiring: Wiring,
+        projection: Projection,
+        generation: Generation,
+        told: Callable[[Generation], None],
+        live: Generation | None = None,
     ) -> None:
         self._wiring = wiring
         self._projection = projection
@@ -64,7 +69,7 @@ class Bulk:
         self._sealed = bool(wiring.seam.before_handler)
         """Whether data has to be fetched or decrypted before it can be read."""
         handlers = wiring.handlers(projection)
-        face = Face(projection, generation, wiring.aggregates(projection))
+        face = wiring.face(projection, generation, live)
         made = {id(handler): Feed(handler, face, wiring.store, wiring.clock) for handler in handlers.values()}
         self._feeds = {subject: made[id(handler)] for subject, handler in handlers.items()}
         self._reader = OwnReader({subject: _kind(handler, subject) for subject, handler in handlers.items()})

@@ -8,11 +8,13 @@ import weakref
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol, TypeVar, Unpack, overload
 
+import msgspec
+
 from posthouse.contracts import EventType, events_of
 from posthouse.errors import ConfigurationError
 from posthouse.events import Event
 from posthouse.options import checked
-from posthouse.processes.projection.model import NAME, Model, table_name
+from posthouse.processes.projection.model import NAME, Model, Swap, table_name
 from posthouse.receiving import Handler, Policy, Uses
 from posthouse.receiving.handler import hints_of, is_list, name_of
 from posthouse.receiving.typed import Handles, ReadingOptions
@@ -25,6 +27,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 Founder = Callable[[Model], Awaitable[None]]
+Swapper = Callable[[Model, Swap], Awaitable[None]]
 
 DEFAULT = Policy(grouped=True, group_size=500)
 """A handler of a projection touches nothing but its transaction, so that events of different keys may share one."""
@@ -39,6 +42,7 @@ class Terms:
     cross_tenant: bool
     strips: tuple[str, ...]
     keeps: tuple[str, ...]
+    publishes: tuple[type[object], ...] = ()
 
     def problems(self) -> list[str]:
         """What cannot work, one sentence each."""
@@ -99,7 +103,12 @@ class Projection:
         """What it is called among the consumers; the group of each generation is called after it."""
         self.terms = terms
         self.stripper = Stripper(terms.strips, terms.keeps) if terms.cross_tenant or terms.strips else None
+        self.says = Uses.of([], None, terms.publishes, by=service.name).publishes
+        """What its handlers may say of an event, once for each."""
+        self.effects: list[str] = []
+        """The subjects of events of which something may be said: those that a handler takes one by one."""
         self.founders: list[Founder] = []
+        self.swappers: list[Swapper] = []
         self.event_types: list[EventType[object]] = []
         self._home = service
         self._asked: weakref.WeakKeyDictionary[Tx, int] = weakref.WeakKeyDictionary()
@@ -128,16 +137,21 @@ class Projection:
         def register(function: F) -> F:
             self._refuse(function, types)
             first, *_ = inspect.signature(function).parameters
+            many = is_list(hints_of(function).get(first))
             handler = Handler(
                 name=name_of(function),
                 function=function,
                 event_types=tuple(types),
                 policy=policy or DEFAULT,
                 shape=Tx,  # a model is made of it for each generation
-                many=is_list(hints_of(function).get(first)),
+                many=many,
                 threaded=False,
-                uses=Uses.of(types, reads, (), by=""),
+                uses=msgspec.structs.replace(
+                    Uses.of(types, reads, (), by=self.service), publishes=() if many else self.says
+                ),
             )
+            if self.says and not many:
+                self.effects += [known.name for known in types]
             self._home.declared.add_handler(self.consumer, handler)
             self.event_types += types
             return function
@@ -148,6 +162,16 @@ class Projection:
         """Run the decorated async function once for each generation, in the transaction that makes it: it makes the tables
         that `model.table` names."""
         self.founders.append(function)
+        return function
+
+    def swapped(self, function: Swapper) -> Swapper:
+        """Run the decorated async function at each swap, in its transaction: once, or not at all while nothing was swapped. It
+        takes a Model of the new generation, which is live then, and the Swap."""
+        if not inspect.iscoroutinefunction(function) or len(inspect.signature(function).parameters) != 2:
+            raise ConfigurationError(
+                f"projection {self.name!r}: {name_of(function)} is to be an async function of a Model and a Swap"
+            )
+        self.swappers.append(function)
         return function
 
     async def table(self, tx: object, name: str) -> str:

@@ -10,7 +10,8 @@ from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
 from posthouse.events import Event
 from posthouse.processes.projection.declared import Projection
-from posthouse.processes.projection.model import Model, Writing
+from posthouse.processes.projection.effects import Effects
+from posthouse.processes.projection.model import Model
 from posthouse.processes.stream import STREAM_VERSION
 from posthouse.receiving import Handler
 from posthouse.sending import Tx
@@ -27,7 +28,11 @@ Aggregates = Mapping[str, str]
 class Face:
     """What is known of a generation while it is being fed, here and now: others change it."""
 
-    def __init__(self, projection: Projection, generation: Generation, aggregates: Aggregates) -> None:
+    def __init__(
+        self, projection: Projection, generation: Generation, aggregates: Aggregates, effects: Effects | None = None
+    ) -> None:
+        self.effects = effects
+        """Who says what its handlers say; None where they say nothing."""
         self.projection = projection
         self.number = generation.number
         self.tables = tuple(generation.tables)
@@ -65,23 +70,35 @@ class Feed:
         face = self._face
         events = cast("Sequence[Event[object]]", argument if self._many else [argument])
         fresh = await self._not_read_in_bulk(tx.transaction, events) if face.overlaps else events
-        await self.feed(fresh, tx, publish=tx.publish if face.live else None)
+        await self.feed(fresh, tx.transaction, tx)
         face.event_at = max(face.event_at, events[-1].occurred_at.timestamp())
         face.applied_at = self._clock.now()
 
-    async def feed(
-        self, events: Sequence[Event[object]], tx: Writing, *, publish: Callable[[object], object] | None = None
-    ) -> None:
-        """Run the handler on events, stripped of what it may not see."""
+    async def feed(self, events: Sequence[Event[object]], transaction: Transaction, tx: Tx | None = None) -> None:
+        """Run the handler on events, stripped of what it may not see. What it says of each is said by `tx`, or, where there is
+        none because the generation is being built, at the swap, or by the live one."""
         if not events:
             return
-        face = self._face
+        face, writing = self._face, tx or transaction
         if (stripper := face.projection.stripper) is not None:
             events = [stripper.stripped(event) for event in events]
-        model = Model(face.projection.name, face.number, tx, tables=face.tables, publish=publish)
-        for argument in [events] if self._many else events:
-            if await self._function(argument, model) is not None:
-                raise ConfigurationError(f"{self.name} returned something: a projection says facts by model.publish")
+        if self._many or face.effects is None:
+            model = Model(face.projection.name, face.number, writing, tables=face.tables, live=face.live)
+            for argument in [events] if self._many else events:
+                await self._run(argument, model)
+            return
+        saying = face.effects.saying(transaction, tx if face.live else None)
+        for event in events:
+            publish = await saying.of(event)
+            live = face.live and saying.aloud
+            await self._run(
+                event, Model(face.projection.name, face.number, writing, tables=face.tables, publish=publish, live=live)
+            )
+        await saying.end(tx)
+
+    async def _run(self, argument: object, model: Model) -> None:
+        if await self._function(argument, model) is not None:
+            raise ConfigurationError(f"{self.name} returned something: a projection says facts by model.publish")
 
     async def _not_read_in_bulk(self, tx: Transaction, events: Sequence[Event[object]]) -> Sequence[Event[object]]:
         keys = {place: key for place, event in enumerate(events) if (key := self._stream(event)) is not None}

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Protocol, cast
 
+import msgspec
+
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.store import Parameters, Rows
 
@@ -50,8 +52,8 @@ def table_name(projection: str, generation: int, name: str) -> str:
 class Model:
     """What a handler of a projection writes through: its transaction, and the tables of the generation that it fills.
 
-    `live` is False while the generation is being built: readers do not see it yet, and another one has had the same events
-    before or has them too. What leaves the database (a mail, a call) is for the live one alone.
+    `live` is False while the generation is being built, and where the effect of the event was said before, by another one:
+    what leaves the database (a mail, a call) is for one alone. A crash may still repeat it: better say a fact.
     """
 
     __slots__ = ("_publish", "_tables", "_tx", "generation", "live", "projection")
@@ -64,10 +66,11 @@ class Model:
         *,
         tables: Sequence[str] | None = None,
         publish: Publish | None = None,
+        live: bool = False,
     ) -> None:
         self.projection = projection
         self.generation = generation
-        self.live = publish is not None
+        self.live = live
         self._tx = tx
         self._tables = tables
         self._publish = publish
@@ -98,10 +101,32 @@ class Model:
             await done
 
     def publish(self, payload: object) -> None:
-        """Say a fact when the transaction commits, if this generation is the live one. While it is being built nothing is
-        said: it was, or will be, by the live one."""
-        if self._publish is not None:
-            self._publish(payload)
+        """Say a fact of the event in hand: once, whichever generations apply that event, and when. One that is being built
+        says nothing before its swap. ConfigurationError unless the projection declares it with `publishes=`."""
+        if self._publish is None:
+            raise ConfigurationError(
+                f"the projection {self.projection!r} says nothing here: facts are said of one event, by a handler that takes one, and at a swap"
+            )
+        self._publish(payload)
+
+
+class Swap(msgspec.Struct, frozen=True, kw_only=True):
+    """One generation has taken the place of another; `replaced` is None where there was none. Versions are those of the code
+    that has built them."""
+
+    projection: str
+    generation: int
+    version: int
+    replaced: int | None
+    replaced_version: int | None
+
+    def replaced_table(self, name: str) -> str:
+        """A table of the generation before, which can still be read. ConfigurationError when there is none."""
+        if self.replaced is None:
+            raise ConfigurationError(
+                f"the projection {self.projection!r} had no generation before: look at swap.replaced"
+            )
+        return table_name(self.projection, self.replaced, name)
 
 
 class Founding(Model):

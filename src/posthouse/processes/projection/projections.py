@@ -135,6 +135,7 @@ class Projections:
                 version=projection.terms.version,
                 state="live",
                 phase="following",
+                effects=projection.effects,
             )
             await found(tx, self.wiring, projection, first)
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -14,13 +15,27 @@ import msgspec
 from posthouse.broker import Progress as BrokerProgress
 from posthouse.broker import Topology
 from posthouse.clock import new_id
-from posthouse.errors import BrokerError, ConfigurationError, RebuildStopped, StoreError
+from posthouse.errors import (
+    BrokerError,
+    CommitUnknown,
+    ConfigurationError,
+    RebuildStopped,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
+from posthouse.events import PLATFORM
 from posthouse.processes.projection.bulk import Bulk, lost
 from posthouse.processes.projection.clearing import clear_lost
 from posthouse.processes.projection.declared import Projection
-from posthouse.processes.projection.model import Founding
+from posthouse.processes.projection.effects import declared_alone
+from posthouse.processes.projection.feeding import Face
+from posthouse.processes.projection.model import Founding, Model, Swap
 from posthouse.processes.projection.wiring import Member, Wiring
 from posthouse.pulse import Pulse
+from posthouse.receiving.collisions import despite_collisions
+from posthouse.receiving.handler import name_of
+from posthouse.seam.context import EventContext
 from posthouse.store import HeldState, Transaction
 from posthouse.store.projections import Generation, Phase
 
@@ -161,6 +176,7 @@ class Rebuild:
                 source=source,
                 owner=self._owner,
                 history="partial" if cut else "whole",
+                effects=self._projection.effects,
             )
             founded = await found(tx, self._wiring, self._projection, generation)
         if founded is None:
@@ -224,20 +240,65 @@ class Rebuild:
         if generation.source == "streams":
             self._before = generation.read
             self._total = await self._wiring.store.projections.extent(self._wiring.streams(self._projection))
-            generation = await Bulk(self._wiring, self._projection, generation, self._tell_of_pages).run(generation)
-        member = await self._wiring.member(self._projection, generation)
+            generation = await Bulk(self._wiring, self._projection, generation, self._tell_of_pages, live).run(
+                generation
+            )
+        member = await self._wiring.member(self._projection, generation, live)
         member.begin(_once)
         try:
             done = await self._followed(member, generation, live)
             self._over.set()
-            if not await self._wiring.store.projections.swap(generation, self._plan.drop_after):
-                raise lost(generation)
+            await despite_collisions(partial(self._swap, generation, member.face), self._projection.consumer)
             member.face.live = True
         finally:
             await member.end()
             if not member.face.live:
                 await self._clear_if_lost(generation)
         return generation.read if generation.source == "streams" else done
+
+    async def _swap(self, generation: Generation, face: Face) -> None:
+        """One transaction: whoever reads sees the other generation, what was left to this moment is said, and those who want
+        to hear of it do."""
+        wiring, projection = self._wiring, self._projection
+        async with wiring.store.begin(tenant=PLATFORM) as tx:
+            rows = [row for row in await wiring.store.projections.generations() if self._is_ours(row)]
+            before = next((row for row in rows if row.state == "live"), None)
+            if not await wiring.store.projections.swap(tx, generation, self._plan.drop_after):
+                raise lost(generation)
+            if face.effects is not None:
+                await face.effects.say_left(tx)
+            if projection.swappers:
+                await self._tell_swappers(tx, generation, before)
+
+    async def _tell_swappers(self, tx: Transaction, generation: Generation, before: Generation | None) -> None:
+        projection = self._projection
+        swap = Swap(
+            projection=projection.name,
+            generation=generation.number,
+            version=generation.version,
+            replaced=None if before is None else before.number,
+            replaced_version=None if before is None else before.version,
+        )
+        speaking = self._wiring.speaks(projection.service, tx, EventContext(tenant=PLATFORM))
+        model = Model(
+            projection.name,
+            generation.number,
+            speaking,
+            tables=generation.tables,
+            publish=declared_alone(projection, speaking.publish),
+            live=True,
+        )
+        for swapper in projection.swappers:
+            try:
+                await swapper(model, swap)
+            except (StoreUnavailable, StoreFull, CommitUnknown):
+                raise
+            except Exception as error:
+                raise RebuildStopped(
+                    f"{projection.consumer}: nothing was swapped, as {name_of(swapper)} failed: {type(error).__name__}: {error}. "
+                    "Mend it and run the rebuild again: it goes on at the swap"
+                ) from error
+        await speaking.finish()
 
     async def _clear_if_lost(self, generation: Generation) -> None:
         """A server that took over may know nothing of it: then what its group holds is nobody's."""

@@ -11,6 +11,7 @@ from posthouse.broker import Broker, Start
 from posthouse.clock import Clock
 from posthouse.outage import Outages
 from posthouse.processes.projection.declared import Projection
+from posthouse.processes.projection.effects import Effects, Speaks
 from posthouse.processes.projection.feeding import Aggregates, Face, handlers_of
 from posthouse.pulse import Pulse
 from posthouse.receiving import Consumer, Executor, Handler, Retrier
@@ -62,6 +63,7 @@ class Wiring:
     outages: Outages
     executor: Callable[[str, str, Mapping[str, Handler], Start], Awaitable[Executor]]
     """For a service and a consumer group."""
+    speaks: Speaks
 
     @property
     def store(self) -> Store:
@@ -94,9 +96,17 @@ class Wiring:
         read = self.handlers(projection)
         return sorted({aggregate for name, aggregate in self.aggregates(projection).items() if name in read})
 
-    async def member(self, projection: Projection, generation: Generation) -> Member:
-        """A member of the generation's consumer group, not yet running."""
-        face = Face(projection, generation, self.aggregates(projection))
+    def face(self, projection: Projection, generation: Generation, live: Generation | None = None) -> Face:
+        """A generation as it is fed; `live` is the one that it is built beside."""
+        effects = None
+        if projection.says:
+            inherits = frozenset(() if live is None else live.effects)
+            effects = Effects(projection, generation.number, self.store, self.clock, self.speaks, inherits)
+        return Face(projection, generation, self.aggregates(projection), effects)
+
+    async def member(self, projection: Projection, generation: Generation, live: Generation | None = None) -> Member:
+        """A member of the generation's consumer group, not yet running; `live` is the one that it is built beside."""
+        face = self.face(projection, generation, live)
         handlers = handlers_of(self.handlers(projection), face, self.store, self.clock)
         start = self._start(generation)
         executor = await self.executor(projection.service, projection.group(generation.number), handlers, start)

@@ -454,10 +454,23 @@ def _projections(metadata: MetaData) -> None:
         *_columns(Text, "owner"),
         *_columns(Double, "until", "made_at", "live_at", "retired_at", "drop_at?", "event_at", "applied_at"),
         Column("history", Text, nullable=False, server_default=text("'unknown'")),
+        Column("effects", ARRAY(Text), nullable=False, server_default=text("'{}'")),
         PrimaryKeyConstraint("projection", "number", name="generation_pkey"),
         Index("generation_state", "projection", "state", unique=True, postgresql_where=text("state <> 'retired'")),
     )
     Table("generation_number", metadata, _text("projection", primary_key=True), *_columns(Integer, "last"))
+    Table(
+        "effect",
+        metadata,
+        Column("position", BigInteger, Identity(always=True), nullable=False),
+        *_columns(Text, "tenant", "projection", "event_id"),
+        *_columns(Integer, "number"),
+        *_columns(Double, "said_at?"),
+        *_columns(Text, "facts?"),
+        PrimaryKeyConstraint("tenant", "projection", "event_id", name="effect_pkey"),
+        Index("effect_said_at", "said_at"),
+        Index("effect_unsaid", "projection", "number", postgresql_where=text("said_at IS NULL")),
+    )
     Table(
         "overlap",
         metadata,

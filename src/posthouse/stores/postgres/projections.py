@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.store.projections import NUMBERS_LOST, Generation, History, StreamKey
+from posthouse.store.projections import NUMBERS_LOST, Effect, Generation, GenerationState, History, StreamKey
 from posthouse.store.transaction import Transaction
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.joins import theirs_of
@@ -91,6 +91,41 @@ UPDATE posthouse.generation SET state = 'live', live_at = {NOW}, owner = '', unt
 WHERE projection = $2 AND number = $3
 """
 
+# Whether it is what it is believed to be, and stays so.
+STATE = "SELECT state FROM posthouse.generation WHERE projection = $1 AND number = $2 FOR SHARE"
+
+# An effect is said, unless it was.
+SAY = f"""
+INSERT INTO posthouse.effect AS e (tenant, projection, event_id, number, said_at) VALUES ($2, $3, $4, $5, {NOW})
+ON CONFLICT (tenant, projection, event_id) DO UPDATE SET said_at = excluded.said_at, facts = NULL
+WHERE e.said_at IS NULL
+"""
+
+# Those of some events that were said.
+SAID = """
+SELECT event_id FROM posthouse.effect
+WHERE tenant = $1 AND projection = $2 AND event_id = ANY ($3::text[]) AND said_at IS NOT NULL
+"""
+
+# An effect is left to the swap, unless it was said.
+LEAVE = """
+INSERT INTO posthouse.effect AS e (tenant, projection, event_id, number, facts) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant, projection, event_id) DO UPDATE SET number = excluded.number, facts = excluded.facts
+WHERE e.said_at IS NULL
+"""
+
+# What was left to it.
+LEFT = """
+SELECT tenant, event_id, facts FROM posthouse.effect WHERE projection = $1 AND number = $2 AND said_at IS NULL
+ORDER BY position
+"""
+
+# Forget the oldest.
+PURGE = f"""
+DELETE FROM posthouse.effect WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM posthouse.effect WHERE said_at < {NOW} - $2 ORDER BY said_at LIMIT $3))
+"""
+
 # The last event applied.
 NOTE = """
 UPDATE posthouse.generation SET event_at = greatest(event_at, $1), applied_at = $2
@@ -170,7 +205,8 @@ class PostgresProjections:
         await self._database.run(JUDGE, history, projection, number)
 
     async def begin(self, tx: Transaction, generation: Generation) -> bool:
-        values = msgspec.structs.asdict(generation) | {"tables": list(generation.tables)}
+        lists = {"tables": list(generation.tables), "effects": list(generation.effects)}
+        values = msgspec.structs.asdict(generation) | lists
         return (await own(tx).run(BEGIN, self._now(), *values.values())).rowcount == 1
 
     async def name_tables(self, tx: Transaction, projection: str, number: int, tables: Sequence[str]) -> None:
@@ -194,14 +230,34 @@ class PostgresProjections:
     async def advance(self, tx: Transaction, before: Generation, after: Generation) -> bool:
         return (await own(tx).run(ADVANCE, *_standing(before), *_place(after))).rowcount == 1
 
-    async def swap(self, generation: Generation, drop_after: float | None) -> bool:
+    async def swap(self, tx: Transaction, generation: Generation, drop_after: float | None) -> bool:
         projection, number = generation.projection, generation.number
-        async with PostgresTransaction(self._database) as tx:
-            if not await tx.run(NEXT, *_standing(generation)):
-                return False
-            await tx.run(REPLACE, self._now(), drop_after, projection)
-            await tx.run(GO_LIVE, self._now(), projection, number)
-            return True
+        if not await own(tx).run(NEXT, *_standing(generation)):
+            return False
+        await own(tx).run(REPLACE, self._now(), drop_after, projection)
+        await own(tx).run(GO_LIVE, self._now(), projection, number)
+        return True
+
+    async def confirmed(self, tx: Transaction, projection: str, number: int) -> GenerationState | None:
+        found: Any = await own(tx).run(STATE, projection, number)
+        return found[0][0] if found else None
+
+    async def say(self, tx: Transaction, projection: str, number: int, tenant: str, event_id: str) -> bool:
+        return (await own(tx).run(SAY, self._now(), tenant, projection, event_id, number)).rowcount == 1
+
+    async def unsaid(self, tx: Transaction, projection: str, tenant: str, event_ids: Sequence[str]) -> Collection[str]:
+        found: Any = await own(tx).run(SAID, tenant, projection, list(event_ids))
+        return set(event_ids) - {event_id for (event_id,) in found}
+
+    async def leave(self, tx: Transaction, projection: str, number: int, effect: Effect) -> None:
+        await own(tx).run(LEAVE, effect.tenant, projection, effect.event_id, number, effect.facts)
+
+    async def left(self, projection: str, number: int) -> Sequence[Effect]:
+        found: Sequence[Sequence[Any]] = await self._database.run(LEFT, projection, number)
+        return [Effect(*columns) for columns in found]
+
+    async def purge_effects(self, age: float, limit: int) -> int:
+        return (await self._database.run(PURGE, self._now(), age, limit)).rowcount
 
     async def note(self, projection: str, number: int, event_at: float, applied_at: float) -> None:
         await self._database.run(NOTE, event_at, applied_at, projection, number)
@@ -266,4 +322,4 @@ def _place(generation: Generation) -> tuple[str, str, int]:
 
 def _generation(columns: Sequence[Any]) -> Generation:
     said: dict[str, Any] = dict(zip(FIELDS, columns, strict=True))
-    return Generation(**(said | {"tables": tuple(said["tables"])}))
+    return Generation(**(said | {name: tuple(said[name]) for name in ("tables", "effects")}))

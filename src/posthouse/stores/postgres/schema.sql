@@ -541,6 +541,7 @@ CREATE TABLE posthouse.generation (
     event_at double precision NOT NULL,  -- the time of the last event applied; 0: none yet
     applied_at double precision NOT NULL,  -- when the last event was applied
     history text NOT NULL DEFAULT 'unknown',  -- or, once it was looked at, whether it has all that ever happened: 'whole', 'partial'
+    effects text[] NOT NULL DEFAULT '{}',  -- the events of which it notes whether their effects were said
     PRIMARY KEY (projection, number)
 ) WITH (fillfactor = 50);
 
@@ -552,6 +553,21 @@ CREATE TABLE posthouse.generation_number (
     projection text PRIMARY KEY,  -- the name of the read model
     last integer NOT NULL  -- given last
 );
+
+-- What read models say of events: said once for each event, whichever generation applies it.
+CREATE TABLE posthouse.effect (
+    position bigint GENERATED ALWAYS AS IDENTITY,  -- in this order they are said
+    tenant text NOT NULL,
+    projection text NOT NULL,  -- the name of the read model
+    event_id text NOT NULL,
+    number integer NOT NULL,  -- of the generation that noted it
+    said_at double precision,  -- NULL: one that is being built has applied the event, and no live one yet
+    facts text,  -- what is said at the swap then, as JSON
+    PRIMARY KEY (tenant, projection, event_id)
+);
+
+CREATE INDEX effect_said_at ON posthouse.effect (said_at);
+CREATE INDEX effect_unsaid ON posthouse.effect (projection, number) WHERE said_at IS NULL;
 
 -- Up to which version each stream was read in bulk: what comes again from the broker is known by it.
 CREATE TABLE posthouse.overlap (

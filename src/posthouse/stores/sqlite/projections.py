@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.store.projections import NUMBERS_LOST, Generation, History, StreamKey
+from posthouse.store.projections import NUMBERS_LOST, Effect, Generation, GenerationState, History, StreamKey
 from posthouse.store.transaction import Transaction
 from posthouse.stores.sqlite.database import Database, SqliteTransaction
 
@@ -70,6 +70,40 @@ WHERE projection = ?1 AND state = 'live' AND EXISTS (SELECT 1 FROM posthouse_gen
 
 # … but this one.
 GO_LIVE = f"UPDATE posthouse_generation SET state = 'live', live_at = ?7, owner = '', until = 0 WHERE {STANDING}"
+
+# Whether it is what it is believed to be; there is one writer.
+STATE = "SELECT state FROM posthouse_generation WHERE projection = ? AND number = ?"
+
+# An effect is said, unless it was.
+SAY = """
+INSERT INTO posthouse_effect (tenant, projection, event_id, number, said_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (tenant, projection, event_id) DO UPDATE SET said_at = excluded.said_at, facts = NULL WHERE said_at IS NULL
+"""
+
+# Those of some events that were said.
+SAID = """
+SELECT event_id FROM posthouse_effect WHERE tenant = ? AND projection = ? AND said_at IS NOT NULL
+    AND event_id IN (SELECT value FROM json_each(?))
+"""
+
+# An effect is left to the swap, unless it was said.
+LEAVE = """
+INSERT INTO posthouse_effect (tenant, projection, event_id, number, facts) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (tenant, projection, event_id) DO UPDATE SET number = excluded.number, facts = excluded.facts
+WHERE said_at IS NULL
+"""
+
+# What was left to it.
+LEFT = """
+SELECT tenant, event_id, facts FROM posthouse_effect WHERE projection = ? AND number = ? AND said_at IS NULL
+ORDER BY position
+"""
+
+# Forget the oldest.
+PURGE = """
+DELETE FROM posthouse_effect WHERE position IN (
+    SELECT position FROM posthouse_effect WHERE said_at < ? ORDER BY said_at LIMIT ?)
+"""
 
 # The last event applied.
 NOTE = """
@@ -159,7 +193,10 @@ class SqliteProjections:
         now = self._clock.now()
         live_at = generation.live_at or (now if generation.state == "live" else 0.0)
         begun = msgspec.structs.replace(generation, made_at=generation.made_at or now, live_at=live_at)
-        values = msgspec.structs.asdict(begun) | {"tables": _packed(generation.tables)}
+        values = msgspec.structs.asdict(begun) | {
+            "tables": _packed(generation.tables),
+            "effects": _packed(generation.effects),
+        }
         return (await tx.execute(BEGIN, tuple(values.values()))).rowcount == 1
 
     async def name_tables(self, tx: Transaction, projection: str, number: int, tables: Sequence[str]) -> None:
@@ -184,11 +221,32 @@ class SqliteProjections:
     async def advance(self, tx: Transaction, before: Generation, after: Generation) -> bool:
         return (await tx.execute(ADVANCE, (*_standing(before), *_place(after)))).rowcount == 1
 
-    async def swap(self, generation: Generation, drop_after: float | None) -> bool:
+    async def swap(self, tx: Transaction, generation: Generation, drop_after: float | None) -> bool:
         now = self._clock.now()
+        await tx.execute(REPLACE, (*_standing(generation), now, drop_after))
+        return (await tx.execute(GO_LIVE, (*_standing(generation), now))).rowcount == 1
+
+    async def confirmed(self, tx: Transaction, projection: str, number: int) -> GenerationState | None:
+        found: Any = await tx.execute(STATE, (projection, number))
+        return found[0][0] if found else None
+
+    async def say(self, tx: Transaction, projection: str, number: int, tenant: str, event_id: str) -> bool:
+        return (await tx.execute(SAY, (tenant, projection, event_id, number, self._clock.now()))).rowcount == 1
+
+    async def unsaid(self, tx: Transaction, projection: str, tenant: str, event_ids: Sequence[str]) -> Collection[str]:
+        found: Any = await tx.execute(SAID, (tenant, projection, _packed(event_ids)))
+        return set(event_ids) - {event_id for (event_id,) in found}
+
+    async def leave(self, tx: Transaction, projection: str, number: int, effect: Effect) -> None:
+        await tx.execute(LEAVE, (effect.tenant, projection, effect.event_id, number, effect.facts))
+
+    async def left(self, projection: str, number: int) -> Sequence[Effect]:
+        found: Sequence[Sequence[Any]] = await self._database.select(LEFT, (projection, number))
+        return [Effect(*columns) for columns in found]
+
+    async def purge_effects(self, age: float, limit: int) -> int:
         async with self._database.begin() as tx:
-            tx.run(REPLACE, (*_standing(generation), now, drop_after))
-            return tx.run(GO_LIVE, (*_standing(generation), now)).rowcount == 1
+            return tx.run(PURGE, (self._clock.now() - age, limit)).rowcount
 
     async def note(self, projection: str, number: int, event_at: float, applied_at: float) -> None:
         async with self._database.begin(books=True) as tx:
@@ -248,4 +306,5 @@ def _packed(names: Sequence[str]) -> str:
 
 def _generation(columns: Sequence[Any]) -> Generation:
     said: dict[str, Any] = dict(zip(Generation.__struct_fields__, columns, strict=True))
-    return Generation(**(said | {"tables": _tables.decode(said["tables"])}))
+    lists = {name: _tables.decode(said[name]) for name in ("tables", "effects")}
+    return Generation(**(said | lists))

@@ -8,10 +8,11 @@ import msgspec
 
 from posthouse.clock import new_id
 from posthouse.store import HeldFilter, Store
-from posthouse.store.projections import NUMBERS_LOST, Generation
+from posthouse.store.projections import NUMBERS_LOST, Effect, Generation
 from posthouse.store.streams import StreamEvent
 from posthouse.testing.store_contract.fixtures import StoreFixtures
 from posthouse.testing.store_contract.samples import entry, held
+from posthouse.testing.store_contract.steps import failing
 
 MODEL = "search.listings"
 FIRST = Generation(
@@ -121,7 +122,7 @@ class ProjectionContract(StoreFixtures):
             further = msgspec.structs.replace(lacking, cursor="9", read=15)
             assert not await store.projections.advance(tx, lacking, further)
         assert not await store.projections.cover(lacking, ["room"])
-        assert not await store.projections.swap(lacking, 60.0)
+        assert not await swap(store, lacking, 60.0)
         assert await store.projections.generations() == [NEXT]
 
     async def test_a_generation_that_has_no_times_gets_those_of_the_store(self, store: Store) -> None:
@@ -132,30 +133,103 @@ class ProjectionContract(StoreFixtures):
 
     async def test_a_swap_is_one_step(self, store: Store) -> None:
         await begin(store, FIRST, NEXT)
-        assert not await store.projections.swap(msgspec.structs.replace(NEXT, owner="you"), 60.0)
+        assert not await swap(store, msgspec.structs.replace(NEXT, owner="you"), 60.0)
         assert [row.state for row in await store.projections.generations()] == ["live", "building"]
-        assert await store.projections.swap(NEXT, 60.0)
+        assert await swap(store, NEXT, 60.0)
         old, new = await store.projections.generations()
         assert (old.state, new.state) == ("retired", "live")
         assert old.drop_at == old.retired_at + 60.0
         assert new.live_at == old.retired_at > 0
         assert new.owner == ""
-        assert not await store.projections.swap(NEXT, 60.0)
+        assert not await swap(store, NEXT, 60.0)
         await self.later(59)
         assert await store.projections.expired() == []
         await self.later(1)
         assert await store.projections.expired() == [(MODEL, 1)]
 
+    async def test_a_swap_that_is_rolled_back_was_none(self, store: Store) -> None:
+        await begin(store, FIRST, NEXT)
+        async with failing(store) as tx:
+            assert await store.projections.swap(tx, NEXT, 60.0)
+        assert [row.state for row in await store.projections.generations()] == ["live", "building"]
+
+    async def test_an_effect_is_said_once_whichever_generation_says_it(self, store: Store, other: Store) -> None:
+        async def say(mine: Store, number: int, tenant: str = "t1", event_id: str = "e1") -> bool:
+            async with mine.begin(tenant=tenant) as tx:
+                return await mine.projections.say(tx, MODEL, number, tenant, event_id)
+
+        async with failing(store) as tx:
+            assert await store.projections.say(tx, MODEL, 1, "t1", "e1")
+        both = await asyncio.gather(say(store, 1), say(other, 2))
+        assert sorted(both) == [False, True]
+        assert not await say(store, 3)
+        assert await say(store, 1, tenant="t2")
+        assert await say(store, 1, event_id="e2")
+        async with store.begin(tenant="t1") as tx:
+            assert set(await store.projections.unsaid(tx, MODEL, "t1", ["e1", "e2", "e3"])) == {"e3"}
+            assert set(await store.projections.unsaid(tx, "others", "t1", ["e1"])) == {"e1"}
+        await self.later(10)
+        assert await store.projections.purge_effects(9.0, 2) == 2
+        assert await store.projections.purge_effects(9.0, 2) == 1
+        assert await say(store, 1)
+
+    async def test_an_effect_that_was_left_to_the_swap_is_taken_over_or_said_there(self, store: Store) -> None:
+        async def leave(number: int, event_id: str, facts: str = "[]", tenant: str = "t1") -> None:
+            async with store.begin(tenant=tenant) as tx:
+                await store.projections.leave(tx, MODEL, number, Effect(tenant, event_id, facts))
+
+        for event_id in ("e3", "e1", "e2"):
+            await leave(2, event_id)
+        await leave(2, "e4", "[1]", "t2")
+        async with store.begin(tenant="t1") as tx:
+            assert set(await store.projections.unsaid(tx, MODEL, "t1", ["e1", "e3"])) == {"e1", "e3"}
+            assert await store.projections.say(tx, MODEL, 1, "t1", "e1")
+        await leave(2, "e1")
+        assert [(one.tenant, one.event_id, one.facts) for one in await store.projections.left(MODEL, 2)] == [
+            ("t1", "e3", "[]"), ("t1", "e2", "[]"), ("t2", "e4", "[1]"),
+        ]  # fmt: skip
+        await leave(3, "e2", "[2]")
+        assert [one.facts for one in await store.projections.left(MODEL, 3)] == ["[2]"]
+        assert await store.projections.purge_effects(-1.0, 10) == 1, "what is left is not forgotten"
+
+    async def test_a_swap_waits_for_whoever_counts_on_the_state(self, store: Store, other: Store) -> None:
+        await begin(store, FIRST, NEXT)
+        held, go = asyncio.Event(), asyncio.Event()
+        order: list[str] = []
+
+        async def count_on_it() -> None:
+            async with other.begin() as tx:
+                assert await other.projections.confirmed(tx, MODEL, NEXT.number) == "building"
+                await other.projections.leave(tx, MODEL, NEXT.number, Effect("platform", "e1", "[]"))
+                held.set()
+                await go.wait()
+                order.append("left")
+
+        async def swapping() -> None:
+            await held.wait()
+            asyncio.get_running_loop().call_later(0.1, go.set)
+            async with store.begin() as tx:
+                assert await store.projections.swap(tx, NEXT, 60.0)
+                order.append("swapped")
+                assert len(await store.projections.left(MODEL, NEXT.number)) == 1
+            assert await store.projections.generations()
+
+        await asyncio.gather(count_on_it(), swapping())
+        assert order == ["left", "swapped"]
+        async with store.begin() as tx:
+            assert await store.projections.confirmed(tx, MODEL, NEXT.number) == "live"
+            assert await store.projections.confirmed(tx, MODEL, 99) is None
+
     async def test_one_that_is_kept_has_no_end(self, store: Store) -> None:
         await begin(store, FIRST, NEXT)
-        assert await store.projections.swap(NEXT, None)
+        assert await swap(store, NEXT, None)
         assert (await store.projections.generations())[0].drop_at is None
         await self.later(1e6)
         assert await store.projections.expired() == []
 
     async def test_a_model_without_a_generation_can_get_one_by_a_swap(self, store: Store) -> None:
         await begin(store, NEXT)
-        assert await store.projections.swap(NEXT, 60.0)
+        assert await swap(store, NEXT, 60.0)
         assert [row.state for row in await store.projections.generations()] == ["live"]
 
     async def test_the_last_event_applied_is_noted_and_never_taken_back(self, store: Store) -> None:
@@ -218,6 +292,11 @@ class ProjectionContract(StoreFixtures):
             assert dict(covered) == {("t1", "room", "r1"): 3, ("t1", "room", "r2"): 1}
             assert not await store.projections.covered(tx, MODEL, 1, asked)
             assert not await store.projections.covered(tx, MODEL, 2, [])
+
+
+async def swap(store: Store, generation: Generation, drop_after: float | None) -> bool:
+    async with store.begin() as tx:
+        return await store.projections.swap(tx, generation, drop_after)
 
 
 async def begin(store: Store, *generations: Generation) -> None:

@@ -134,7 +134,9 @@ class Side:
 
         self.TaskDone, self.TaskShown = TaskDone, TaskShown
 
-        @self.service.projection("tasks").on(TaskDone)
+        self.tasks = self.service.projection("tasks", publishes=[TaskShown])
+
+        @self.tasks.on(TaskDone)
         async def show(event: Event[TaskDone], model: Model) -> None:
             model.publish(TaskShown(task_id=event.data.task_id))
             if model.live:
