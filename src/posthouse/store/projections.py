@@ -125,7 +125,7 @@ class ProjectionTable(Protocol):
         """The state of a generation, which stays so until `tx` ends; None when there is none."""
         ...
 
-    async def say(self, tx: Transaction, projection: str, number: int, tenant: str, event_id: str) -> bool:
+    async def say(self, tx: Transaction, projection: str, tenant: str, event_id: str) -> bool:
         """Note that what a projection has to say of an event is said by this transaction. False when it was said before, by
         whichever generation; waits for one that is about to."""
         ...
@@ -135,15 +135,15 @@ class ProjectionTable(Protocol):
         ...
 
     async def leave(self, tx: Transaction, projection: str, number: int, effect: Effect) -> None:
-        """Leave an effect to the swap, unless it is said before that."""
+        """Leave an effect to the swap. Nobody who says it waits for this."""
         ...
 
     async def left(self, projection: str, number: int) -> Sequence[Effect]:
-        """What was left to the swap of a generation, of all tenants, in the order of leaving: what is committed."""
+        """What was left to the swap of a generation, of all tenants, in the order of leaving: what is committed, said meanwhile or not."""
         ...
 
     async def purge_effects(self, age: float, limit: int) -> int:
-        """Forget up to `limit` effects that were said more than `age` seconds ago, by the store's clock. Returns how many."""
+        """Forget up to `limit` effects that were said or left more than `age` seconds ago, by the store's clock. Returns how many."""
         ...
 
     async def note(self, projection: str, number: int, event_at: float, applied_at: float) -> None:

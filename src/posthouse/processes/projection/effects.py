@@ -65,7 +65,7 @@ class Effects:
             await self.store.projections.turn_to(tx, PLATFORM)
 
     async def _is_first(self, tx: Transaction, tenant: str, event_id: str) -> bool:
-        return await self.store.projections.say(tx, self.projection.consumer, self.number, tenant, event_id)
+        return await self.store.projections.say(tx, self.projection.consumer, tenant, event_id)
 
 
 class Saying:

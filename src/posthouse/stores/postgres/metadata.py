@@ -465,11 +465,11 @@ def _projections(metadata: MetaData) -> None:
         Column("position", BigInteger, Identity(always=True), nullable=False),
         *_columns(Text, "tenant", "projection", "event_id"),
         *_columns(Integer, "number"),
-        *_columns(Double, "said_at?"),
+        *_columns(Double, "noted_at"),
         *_columns(Text, "facts?"),
-        PrimaryKeyConstraint("tenant", "projection", "event_id", name="effect_pkey"),
-        Index("effect_said_at", "said_at"),
-        Index("effect_unsaid", "projection", "number", postgresql_where=text("said_at IS NULL")),
+        PrimaryKeyConstraint("tenant", "projection", "event_id", "number", name="effect_pkey"),
+        Index("effect_noted_at", "noted_at"),
+        Index("effect_left", "projection", "number", postgresql_where=text("number > 0")),
     )
     Table(
         "overlap",

@@ -94,36 +94,28 @@ WHERE projection = $2 AND number = $3
 # Whether it is what it is believed to be, and stays so.
 STATE = "SELECT state FROM posthouse.generation WHERE projection = $1 AND number = $2 FOR SHARE"
 
-# An effect is said, unless it was.
-SAY = f"""
-INSERT INTO posthouse.effect AS e (tenant, projection, event_id, number, said_at) VALUES ($2, $3, $4, $5, {NOW})
-ON CONFLICT (tenant, projection, event_id) DO UPDATE SET said_at = excluded.said_at, facts = NULL
-WHERE e.said_at IS NULL
+# An effect is said, or left to a swap, unless it was.
+NOTE_EFFECT = f"""
+INSERT INTO posthouse.effect (tenant, projection, event_id, number, noted_at, facts) VALUES ($2, $3, $4, $5, {NOW}, $6)
+ON CONFLICT DO NOTHING
 """
 
 # Those of some events that were said.
 SAID = """
 SELECT event_id FROM posthouse.effect
-WHERE tenant = $1 AND projection = $2 AND event_id = ANY ($3::text[]) AND said_at IS NOT NULL
+WHERE tenant = $1 AND projection = $2 AND event_id = ANY ($3::text[]) AND number = 0
 """
 
-# An effect is left to the swap, unless it was said.
-LEAVE = """
-INSERT INTO posthouse.effect AS e (tenant, projection, event_id, number, facts) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (tenant, projection, event_id) DO UPDATE SET number = excluded.number, facts = excluded.facts
-WHERE e.said_at IS NULL
-"""
-
-# What was left to it.
+# What was left to a swap.
 LEFT = """
-SELECT tenant, event_id, facts FROM posthouse.effect WHERE projection = $1 AND number = $2 AND said_at IS NULL
+SELECT tenant, event_id, facts FROM posthouse.effect WHERE projection = $1 AND number = $2 AND number > 0
 ORDER BY position
 """
 
 # Forget the oldest.
 PURGE = f"""
 DELETE FROM posthouse.effect WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM posthouse.effect WHERE said_at < {NOW} - $2 ORDER BY said_at LIMIT $3))
+    SELECT ctid FROM posthouse.effect WHERE noted_at < {NOW} - $2 ORDER BY noted_at LIMIT $3))
 """
 
 # The last event applied.
@@ -242,15 +234,16 @@ class PostgresProjections:
         found: Any = await own(tx).run(STATE, projection, number)
         return found[0][0] if found else None
 
-    async def say(self, tx: Transaction, projection: str, number: int, tenant: str, event_id: str) -> bool:
-        return (await own(tx).run(SAY, self._now(), tenant, projection, event_id, number)).rowcount == 1
+    async def say(self, tx: Transaction, projection: str, tenant: str, event_id: str) -> bool:
+        return (await own(tx).run(NOTE_EFFECT, self._now(), tenant, projection, event_id, 0, None)).rowcount == 1
 
     async def unsaid(self, tx: Transaction, projection: str, tenant: str, event_ids: Sequence[str]) -> Collection[str]:
         found: Any = await own(tx).run(SAID, tenant, projection, list(event_ids))
         return set(event_ids) - {event_id for (event_id,) in found}
 
     async def leave(self, tx: Transaction, projection: str, number: int, effect: Effect) -> None:
-        await own(tx).run(LEAVE, effect.tenant, projection, effect.event_id, number, effect.facts)
+        noted = (effect.tenant, projection, effect.event_id, number, effect.facts)
+        await own(tx).run(NOTE_EFFECT, self._now(), *noted)
 
     async def left(self, projection: str, number: int) -> Sequence[Effect]:
         found: Sequence[Sequence[Any]] = await self._database.run(LEFT, projection, number)

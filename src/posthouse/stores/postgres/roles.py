@@ -38,7 +38,7 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "generation_number": ("SELECT", "INSERT", "UPDATE"),
     "incarnation": ("SELECT",),
     "overlap": ("SELECT",),
-    "effect": ("SELECT", "INSERT", "UPDATE"),
+    "effect": ("SELECT", "INSERT"),
     "action": ("INSERT",),
     "snapshot": ("SELECT", "INSERT", "UPDATE", "DELETE"),
 }

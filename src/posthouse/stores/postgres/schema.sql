@@ -560,14 +560,14 @@ CREATE TABLE posthouse.effect (
     tenant text NOT NULL,
     projection text NOT NULL,  -- the name of the read model
     event_id text NOT NULL,
-    number integer NOT NULL,  -- of the generation that noted it
-    said_at double precision,  -- NULL: one that is being built has applied the event, and no live one yet
-    facts text,  -- what is said at the swap then, as JSON
-    PRIMARY KEY (tenant, projection, event_id)
+    number integer NOT NULL,  -- 0: it was said; else the generation that would have said it, and leaves it to its swap
+    noted_at double precision NOT NULL,  -- when
+    facts text,  -- what is left to the swap, as JSON
+    PRIMARY KEY (tenant, projection, event_id, number)
 );
 
-CREATE INDEX effect_said_at ON posthouse.effect (said_at);
-CREATE INDEX effect_unsaid ON posthouse.effect (projection, number) WHERE said_at IS NULL;
+CREATE INDEX effect_noted_at ON posthouse.effect (noted_at);
+CREATE INDEX effect_left ON posthouse.effect (projection, number) WHERE number > 0;
 
 -- Up to which version each stream was read in bulk: what comes again from the broker is known by it.
 CREATE TABLE posthouse.overlap (

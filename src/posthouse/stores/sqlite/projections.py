@@ -74,35 +74,28 @@ GO_LIVE = f"UPDATE posthouse_generation SET state = 'live', live_at = ?7, owner 
 # Whether it is what it is believed to be; there is one writer.
 STATE = "SELECT state FROM posthouse_generation WHERE projection = ? AND number = ?"
 
-# An effect is said, unless it was.
-SAY = """
-INSERT INTO posthouse_effect (tenant, projection, event_id, number, said_at) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (tenant, projection, event_id) DO UPDATE SET said_at = excluded.said_at, facts = NULL WHERE said_at IS NULL
+# An effect is said, or left to a swap, unless it was.
+NOTE_EFFECT = """
+INSERT INTO posthouse_effect (tenant, projection, event_id, number, noted_at, facts) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
 """
 
 # Those of some events that were said.
 SAID = """
-SELECT event_id FROM posthouse_effect WHERE tenant = ? AND projection = ? AND said_at IS NOT NULL
+SELECT event_id FROM posthouse_effect WHERE tenant = ? AND projection = ? AND number = 0
     AND event_id IN (SELECT value FROM json_each(?))
 """
 
-# An effect is left to the swap, unless it was said.
-LEAVE = """
-INSERT INTO posthouse_effect (tenant, projection, event_id, number, facts) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (tenant, projection, event_id) DO UPDATE SET number = excluded.number, facts = excluded.facts
-WHERE said_at IS NULL
-"""
-
-# What was left to it.
+# What was left to a swap.
 LEFT = """
-SELECT tenant, event_id, facts FROM posthouse_effect WHERE projection = ? AND number = ? AND said_at IS NULL
+SELECT tenant, event_id, facts FROM posthouse_effect WHERE projection = ? AND number = ? AND number > 0
 ORDER BY position
 """
 
 # Forget the oldest.
 PURGE = """
 DELETE FROM posthouse_effect WHERE position IN (
-    SELECT position FROM posthouse_effect WHERE said_at < ? ORDER BY said_at LIMIT ?)
+    SELECT position FROM posthouse_effect WHERE noted_at < ? ORDER BY noted_at LIMIT ?)
 """
 
 # The last event applied.
@@ -230,15 +223,17 @@ class SqliteProjections:
         found: Any = await tx.execute(STATE, (projection, number))
         return found[0][0] if found else None
 
-    async def say(self, tx: Transaction, projection: str, number: int, tenant: str, event_id: str) -> bool:
-        return (await tx.execute(SAY, (tenant, projection, event_id, number, self._clock.now()))).rowcount == 1
+    async def say(self, tx: Transaction, projection: str, tenant: str, event_id: str) -> bool:
+        said = await tx.execute(NOTE_EFFECT, (tenant, projection, event_id, 0, self._clock.now(), None))
+        return said.rowcount == 1
 
     async def unsaid(self, tx: Transaction, projection: str, tenant: str, event_ids: Sequence[str]) -> Collection[str]:
         found: Any = await tx.execute(SAID, (tenant, projection, _packed(event_ids)))
         return set(event_ids) - {event_id for (event_id,) in found}
 
     async def leave(self, tx: Transaction, projection: str, number: int, effect: Effect) -> None:
-        await tx.execute(LEAVE, (effect.tenant, projection, effect.event_id, number, effect.facts))
+        now = self._clock.now()
+        await tx.execute(NOTE_EFFECT, (effect.tenant, projection, effect.event_id, number, now, effect.facts))
 
     async def left(self, projection: str, number: int) -> Sequence[Effect]:
         found: Sequence[Sequence[Any]] = await self._database.select(LEFT, (projection, number))

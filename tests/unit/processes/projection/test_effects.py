@@ -174,7 +174,7 @@ async def test_what_the_live_generation_said_before_the_new_one_comes_to_it_is_n
     store = app_of(desk.service).store
     async with store.begin(tenant="t1") as tx:
         second, third = await store.streams.read(tx, Stream("t1", "task", "k1"), after=1)
-        assert await store.projections.say(tx, "desk.board", 1, "t1", second.event_id), "as the one before does it"
+        assert await store.projections.say(tx, "desk.board", "t1", second.event_id), "as the one before does it"
     await desk.settled()
     assert await desk.heard() == [(1, 2), (3, 2)]
     assert third.version == 3

@@ -31,22 +31,22 @@ CREATE TABLE posthouse_generation_number (
 -- One that is read and one that is being built, at most.
 CREATE UNIQUE INDEX posthouse_generation_state ON posthouse_generation (projection, state) WHERE state <> 'retired';
 
--- What read models say of events: said once for each event, whichever generation applies it. `said_at` NULL: a generation that
--- is being built has applied it, and no live one yet; `facts` is what is said at the swap then.
+-- What read models say of events: said once for each event, whichever generation applies it (number 0). What a
+-- generation that is being built would have said before any live one did stands beside it, for the swap: `facts`.
 CREATE TABLE posthouse_effect (
     position INTEGER PRIMARY KEY,
     tenant TEXT NOT NULL,
     projection TEXT NOT NULL,
     event_id TEXT NOT NULL,
     number INTEGER NOT NULL,
-    said_at REAL,
+    noted_at REAL NOT NULL,
     facts TEXT,
-    UNIQUE (tenant, projection, event_id)
+    UNIQUE (tenant, projection, event_id, number)
 );
 
-CREATE INDEX posthouse_effect_said_at ON posthouse_effect (said_at);
+CREATE INDEX posthouse_effect_noted_at ON posthouse_effect (noted_at);
 
-CREATE INDEX posthouse_effect_unsaid ON posthouse_effect (projection, number) WHERE said_at IS NULL;
+CREATE INDEX posthouse_effect_left ON posthouse_effect (projection, number) WHERE number > 0;
 
 -- Up to which version each stream was read in bulk: what comes again from the broker is known by it.
 CREATE TABLE posthouse_overlap (
