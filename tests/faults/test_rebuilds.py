@@ -115,8 +115,8 @@ async def test_of_every_event_a_fact_is_said_once_though_rebuilds_die_before_in_
         await app_of(ledger).store.upgrade()
         await app_of(ledger).open()
         server = scene.start("serve")
-        writers = [scene.start("write", str(number), "0.1") for number in range(2)]
-        await _until_there_are(60)
+        writers = [scene.start("write", str(number), "0.8") for number in range(2)]
+        await _until_there_are(20)
         generations = []
         for round in range(2):
             for word in ("die", "die-again"):
