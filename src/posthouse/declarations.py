@@ -96,6 +96,11 @@ class Declarations:
         subject = event_type.subject
         return (subject.namespace, subject.service) == (self.namespace, self.service)
 
+    def is_foreign(self, consumer: str, subject: str) -> bool:
+        """Whether only another release of this service can have a handler for an event that this consumer has none for."""
+        known = self.catalogue.get(subject) is not None
+        return consumer == self.schedules.consumer and self.schedules.is_run(subject) and not known
+
     @property
     def own_events(self) -> list[EventType[object]]:
         """What it may say."""

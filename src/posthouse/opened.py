@@ -438,6 +438,7 @@ class Opened:
         topics, store = topics_of(handlers), self.ports.store
         progress = await self.ports.broker.progress(group, sorted(topics))
         late = {topic: start != "earliest" or progress[topic].truncated for topic in topics}
+        declared = next(one.declared for one in self.services if one.name == service)
         return Executor(
             consumer=group,
             handlers=handlers,
@@ -450,6 +451,7 @@ class Opened:
             version_usage=self.version_usage,
             guard=self.guards[service],
             seam=self.seam,
+            foreign=partial(declared.is_foreign, group),
         )
 
 

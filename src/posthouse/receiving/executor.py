@@ -20,7 +20,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 
 from posthouse.clock import Clock
@@ -67,6 +67,9 @@ class Executor:
     version_usage: VersionUsage = dataclasses.field(default_factory=VersionUsage)
     """Where it is noted which versions were applied."""
     seam: Seam = dataclasses.field(default_factory=Seam)
+    foreign: Callable[[str], bool] = lambda _: False
+    """Whether a type without a handler here is one that another release has a handler for: it is never passed over, but left to
+    a process that knows it."""
     due: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     """Set when a held event has become due, so that nobody has to look for it."""
 
@@ -97,13 +100,17 @@ class Executor:
         if anything fails. Where the store keeps tenants apart, in one transaction for each tenant."""
         apart = len(events) > 1 and self.store.isolated
         for group in by_tenant(events, lambda one: one.entry.tenant) if apart else [events]:
-            if len(group) == 1 or not await self._execute_together(group):
+            alone = len(group) == 1 or any(map(self._is_foreign, group))
+            if alone or not await self._execute_together(group):
                 for inbound in group:
                     await self._execute_alone(inbound)
 
     async def retry(self, held: HeldEvent) -> None:
         """Run a held event whose turn has come; its attempt is counted already."""
         inbound = self.decoder.from_held(held)
+        if self._is_foreign(inbound):
+            await self.settler.leave_to_others(inbound)
+            return
         if await self.settler.spent(inbound, held):
             return
         if not held.type and inbound.event is not None:
@@ -114,6 +121,9 @@ class Executor:
                 self.due.set()
                 return
         await self._execute_alone(inbound)
+
+    def _is_foreign(self, inbound: InboundEvent) -> bool:
+        return inbound.handler is None and inbound.event is not None and self.foreign(inbound.event.type)
 
     async def _execute_together(self, events: Sequence[InboundEvent]) -> bool:
         """False: nothing was done, and each is to be tried by itself."""
@@ -130,6 +140,9 @@ class Executor:
 
     async def _execute_alone(self, inbound: InboundEvent) -> None:
         """One event, in one transaction, or two when its handler fails."""
+        if self._is_foreign(inbound):
+            await self.settler.leave_to_others(inbound)
+            return
         attempts = 0 if inbound.held is None else inbound.held.attempts - 1
         while True:
             attempts += 1

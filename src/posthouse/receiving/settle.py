@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Sequence
 
 import msgspec
@@ -17,6 +18,15 @@ from posthouse.receiving.policy import Again, Dead, Outcome, Quarantine
 from posthouse.redaction import words_of
 from posthouse.seam import Failure, Failures
 from posthouse.store import HeldEvent, Transaction
+
+log = logging.getLogger("posthouse.consumer")
+
+UNKNOWN = "no handler for it here: it is left to a process of the release that has one"
+NOBODY_KNOWS = "no process that ran had a handler for it: run the release that has one, then retry it, or skip it"
+LOOK_AROUND = 2.0
+"""Seconds until the next process looks whether it knows an event that is left to others."""
+LEFT_FOR = 3600.0
+"""Seconds after which an event is dead that nobody knew."""
 
 ENDED = "its transaction was committed before its block ended: what it did then stands, and what it said is lost"
 
@@ -69,6 +79,25 @@ class Settler:
             else:
                 await self.claimer.claim_out_of_line(tx, inbound)
 
+    async def leave_to_others(self, inbound: InboundEvent) -> None:
+        """Hold an event that only another release has a handler for, without counting a run, until a process of that has its turn;
+        one that nobody knows in the end is dead."""
+        held, holder = inbound.held, self.claimer.holder
+        if held is None:
+            log.warning("%s: %s %s has %s", self.claimer.consumer, _type(inbound), inbound.entry.event_id, UNKNOWN)
+        async with self.claimer.store.begin() as tx:
+            if held is None:
+                if await self.claimer.is_next(tx, inbound):
+                    left = inbound.to_held(self.claimer.consumer, "retrying", UNKNOWN, after=LOOK_AROUND)
+                    await holder.put(tx, left)
+            elif held.last_at - held.first_at > LEFT_FOR:
+                self.report(inbound, None, Dead(NOBODY_KNOWS), held.attempts)
+                await holder.dead_letter(tx, held, NOBODY_KNOWS, inbound.policy)
+            else:
+                runs = max(held.attempts - 1, 0)
+                again = msgspec.structs.replace(held, attempts=runs, reason=UNKNOWN, after=LOOK_AROUND)
+                await holder.put(tx, again)
+
     async def spent(self, inbound: InboundEvent, held: HeldEvent) -> bool:
         """Whether a held event has no run left, and is dead from now on."""
         if held.attempts <= inbound.policy.max_attempts:
@@ -93,7 +122,7 @@ class Settler:
                 outcome="dead" if dead else "retry",
                 consumer=consumer,
                 handler="" if inbound.handler is None else inbound.handler.name,
-                event_type=inbound.event.type if inbound.event is not None else "",
+                event_type=_type(inbound),
                 event_id=entry.event_id,
                 topic=entry.topic,
                 tenant=entry.tenant,
@@ -136,3 +165,7 @@ class Settler:
                 if kept:
                     await holder.skip(tx, held, inbound.policy)
                 return kept
+
+
+def _type(inbound: InboundEvent) -> str:
+    return inbound.event.type if inbound.event is not None else ""

@@ -10,7 +10,7 @@ from posthouse.contracts import EventType
 from posthouse.errors import ConfigurationError
 from posthouse.events.subject import why_no_token
 from posthouse.processes.schedule.cron import Missed, cron_of
-from posthouse.processes.schedule.run import run_event
+from posthouse.processes.schedule.run import is_run, run_event, run_subject
 from posthouse.processes.schedule.schedule import RunHandler, Schedule, Tenants
 from posthouse.receiving import Policy, Uses, handler_of
 
@@ -32,6 +32,14 @@ class ScheduleBook:
     def internal_events(self) -> Sequence[EventType[object]]:
         """What begins runs."""
         return [cast("EventType[object]", schedule.event_type) for schedule in self]
+
+    def is_run(self, subject: str) -> bool:
+        """Whether it begins runs of a schedule of this service, be it declared here or in another release."""
+        return is_run(subject, self.service, self._namespace)
+
+    def subject(self, name: str) -> str:
+        """Of the event that begins runs of a schedule, be it declared here or not."""
+        return str(run_subject(self.service, self._namespace, name))
 
     def __iter__(self) -> Iterator[Schedule]:
         return iter(self._schedules.values())

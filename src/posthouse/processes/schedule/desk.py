@@ -63,14 +63,14 @@ class Schedules:
         """Every schedule of these services: those that are declared, and rows that nobody declares any more."""
         declared = {(one.service, one.name): one for book in self._books for one in book}
         rows = {(row.service, row.name): row for row in await self._rows()}
-        held = await self._held() if declared else {}
+        held, books = await self._held(), {book.service: book for book in self._books}
         return [
             ScheduleView(
                 service=key[0],
                 name=key[1],
                 row=rows.get(key),
                 declared=declared[key].cron if key in declared else None,
-                held=held.get(declared[key].event_type.name, {}) if key in declared else {},
+                held=held.get(books[key[0]].subject(key[1]), {}),
             )
             for key in sorted(rows.keys() | declared.keys())
         ]

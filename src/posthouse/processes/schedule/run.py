@@ -51,12 +51,26 @@ def run_of(event: Event[object], tz: str) -> Run:
     )
 
 
+DUE = "_due"
+
+
+def run_subject(service: str, namespace: str | None, name: str) -> Subject:
+    """`<service>.schedule.<name>_due.v1`."""
+    verb = name + DUE
+    return Subject.build(namespace=namespace, service=service, aggregate="schedule", verb=verb, exceptions=(verb,))
+
+
+def is_run(subject: str, service: str, namespace: str | None) -> bool:
+    """Whether the event that it names begins runs of some schedule of the service."""
+    *owner, verb, _ = subject.split(".")
+    return owner == [*filter(None, (namespace, service)), "schedule"] and verb.endswith(DUE)
+
+
 def run_event(service: str, namespace: str | None, name: str) -> EventType[RunDue]:
-    """`<service>.schedule.<name>_due.v1`. It has no key: a run that failed holds up no other."""
-    verb = f"{name}_due"
-    subject = Subject.build(namespace=namespace, service=service, aggregate="schedule", verb=verb, exceptions=(verb,))
+    """What begins runs. It has no key: a run that failed holds up no other."""
 
     class Due(RunDue):
         """A class of its own, for it belongs to one event."""
 
+    subject = run_subject(service, namespace, name)
     return declare(Due, subject, key=None, topics="aggregate", terms=Terms(), internal=True)
