@@ -262,7 +262,15 @@ class SagaType:
         except (*UNREADABLE, TypeError) as error:
             raise ContractError(f"the state of the saga {self.name!r} cannot be stored: {error}") from error
         known = b"{}" if stored == b"{}" else msgspec.json.encode(self._read(stored))
-        return with_others(state, self.renamed, stored, known)
+        whole = with_others(state, self.renamed, stored, known)
+        return whole if self._reads(whole, heard) else with_others(state, self.renamed, stored, known, inside=False)
+
+    def _reads(self, state: bytes, expected: Saga) -> bool:
+        """Whether a state is read as it should be: what is kept for others may not fit what it stands beside now."""
+        try:
+            return self._read(state) == expected
+        except UNREADABLE:
+            return False
 
     def decode(self, state: bytes, id: str) -> Saga:
         """A stored state, read with the class as it is now. Raises ContractError."""

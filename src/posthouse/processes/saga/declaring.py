@@ -16,7 +16,7 @@ from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.processes.calendar import Calendar, Working
 from posthouse.processes.saga.declared import EARLY_WITHIN, OPERATOR, OutsideCall, SagaType, Taken, Undo
 from posthouse.processes.saga.marks import Early, Late, MethodMark, marks_of
-from posthouse.processes.saga.saga import Saga, renamed
+from posthouse.processes.saga.saga import Renamed, Saga, renamed
 from posthouse.processes.saga.signatures import answer_hint, signature_problems
 from posthouse.receiving import Policy
 from posthouse.store.sagas import End, Indexable
@@ -189,6 +189,24 @@ def _state_problems(cls: type[Saga]) -> Iterator[str]:
             yield f"{name} was {was!r}, and there is a field that is stored under that name: give the old name one owner"
         if times[was] > 1:
             yield f"{name} is one of {times[was]} fields that were {was!r}: give the old name one owner"
+
+    for owner, name in _renamed_inside(cls):
+        yield f"{owner.__name__}.{name} has field(was=…), which only fields of the saga itself may have: give it a new name there"
+
+
+def _renamed_inside(cls: type[Saga]) -> Iterator[tuple[type, str]]:
+    """Fields of structs in the state that say what they were called."""
+    seen: set[type] = {cls}
+    to_look_at: list[object] = [field.type for field in msgspec.structs.fields(cls)]
+    while to_look_at:
+        kind = to_look_at.pop()
+        to_look_at += typing.get_args(kind)
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in seen:
+            seen.add(kind)
+            for field in msgspec.structs.fields(kind):
+                to_look_at.append(field.type)
+                if isinstance(field.default, Renamed):
+                    yield kind, field.name
 
 
 def _index_problems(cls: type[Saga], correlate: str, index: Sequence[str]) -> Iterator[str]:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 WAS = "__posthouse_was__"
 
 
-class _Renamed(NamedTuple):
+class Renamed(NamedTuple):
     """What `field` hands to the class that is being made."""
 
     was: str
@@ -34,7 +34,7 @@ def field(*, was: str, default: Any = msgspec.NODEFAULT, default_factory: Any = 
     if not isinstance(given, str) or not given:
         raise ConfigurationError(f"field(was={was!r}): it is the name that the field had, as in field(was='points')")
     options: dict[str, Any] = {"default": default, "default_factory": default_factory}
-    return _Renamed(was, msgspec.field(**options))
+    return Renamed(was, msgspec.field(**options))
 
 
 def renamed(cls: type[Saga]) -> Mapping[str, str]:
@@ -48,7 +48,7 @@ class _Keywords(msgspec.StructMeta):
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> _Keywords:
         options.setdefault("kw_only", True)
-        was = {name: value for name, value in namespace.items() if isinstance(value, _Renamed)}
+        was = {name: value for name, value in namespace.items() if isinstance(value, Renamed)}
         if was:
             before = {name: old for base in reversed(bases) for name, old in getattr(base, WAS, {}).items()}
             namespace |= {name: value.field for name, value in was.items()}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
+
+TAG = "type"
+"""The field by which msgspec tells the structs of a union apart."""
 
 
 def under_new_names(state: bytes, was: Mapping[str, str]) -> bytes:
@@ -21,30 +24,48 @@ def under_new_names(state: bytes, was: Mapping[str, str]) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def with_others(state: bytes, was: Mapping[str, str], stored: bytes, known: bytes) -> bytes:
+def with_others(state: bytes, was: Mapping[str, str], stored: bytes, known: bytes, *, inside: bool = True) -> bytes:
     """A new state together with what `stored` held beyond `known`, which is all that this release read of it; and with each renamed field
-    under its old name besides."""
+    under its old name besides. Without `inside`, of the saga's own fields alone."""
     if not was and stored == known:
         return state
     fields: dict[str, object] = json.loads(state)
-    _merge(json.loads(stored), json.loads(known), fields)
+    _merge(json.loads(stored), json.loads(known), fields, inside=inside)
     fields |= {old: fields[name] for name, old in was.items()}
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _merge(stored: object, known: object, now: object) -> None:
-    """Add to `now` what only `stored` has. Items of a list are taken for the same by their place while their number is the same, and
-    else while nothing that is known of them has changed."""
+def _merge(stored: object, known: object, now: object, *, inside: bool = True) -> None:
+    """Add to `now` what only `stored` has. What stands in the same place is the same thing, unless its type changed; an item of a
+    list is wherever it is found again."""
     if isinstance(stored, dict) and isinstance(known, dict) and isinstance(now, dict):
+        if known.get(TAG) != now.get(TAG):
+            return
         for name, value in stored.items():
             if name not in known:
                 now.setdefault(name, value)
-            elif name in now:
+            elif name in now and inside:
                 _merge(value, known[name], now[name])
-    elif isinstance(stored, list) and isinstance(known, list) and isinstance(now, list):
-        left = list(zip(stored, known, strict=True)) if len(stored) == len(known) else []
-        same_number = len(left) == len(now)
-        for item in now:
-            found = 0 if same_number else next((at for at, (_, one) in enumerate(left) if one == item), None)
-            if found is not None:
-                _merge(*left.pop(found), item)
+    elif isinstance(stored, list) and isinstance(known, list) and isinstance(now, list) and len(stored) == len(known):
+        left = list(zip(stored, known, strict=True))
+        changed = [item for item in now if not _found(left, item, lambda one, item: one == item)]
+        for item in changed:
+            _found(left, item, _is_same)
+
+
+def _found(left: list[tuple[object, object]], item: object, same: Callable[[object, object], bool]) -> bool:
+    """Whether an item was there before; then it has what is unknown of it."""
+    at = next((at for at, (_, known) in enumerate(left) if same(known, item)), None)
+    if at is None:
+        return False
+    _merge(*left.pop(at), item)
+    return True
+
+
+def _is_same(known: object, item: object) -> bool:
+    """Whether an item that changed is the one that it was: by its id, or else by its first field."""
+    if not isinstance(known, dict) or not isinstance(item, dict):
+        return False
+    names = [name for name in known if name != TAG]
+    by = next((name for name in names if name == "id" or name.endswith("_id")), names[0] if names else None)
+    return by is not None and known[by] == item.get(by)
