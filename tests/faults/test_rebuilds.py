@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from posthouse import Service
 from posthouse.app import app_of
 from posthouse.status import drained
 from posthouse.store import HeldEvent, HeldFilter
 from posthouse.testing import rehost
+from tests.faults.effect_member import desk
 from tests.faults.rebuild_member import entries, ledger
 from tests.kit.servers.postgres import PostgresServer
 
@@ -31,6 +33,8 @@ class Scene:
 
     def __init__(self, folder: Path, store: str) -> None:
         self.folder = folder
+        self.member = "rebuild_member"
+        """The module whose parts are played."""
         self.store, self.broker = store, f"embedded:///{folder}/log.db?single_host=true"
         clean = {name: value for name, value in os.environ.items() if not name.startswith("POSTHOUSE_")}
         self._env = {**clean, "PYTHONPATH": str(Path(__file__).parents[2]), "POSTHOUSE_STORE": store}
@@ -38,7 +42,7 @@ class Scene:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.rebuild_member", *words],
+            [sys.executable, "-m", f"tests.faults.{self.member}", *words],
             cwd=self.folder,
             env=self._env,
             stdout=subprocess.PIPE,
@@ -109,14 +113,15 @@ async def test_of_every_event_a_fact_is_said_once_though_rebuilds_die_before_in_
 ) -> None:
     """Two swaps beside writers: each rebuild is killed on its way or in the transaction of its swap, and the service once. A
     fact that is lost is missed among what was heard, one that is repeated is there twice."""
-    before = rehost(ledger, store=scene.store, broker=scene.broker, clock=app_of(ledger).clock)
+    scene.member = "effect_member"
+    before = rehost(desk, store=scene.store, broker=scene.broker, clock=app_of(desk).clock)
     chance, model = random.Random(f"effects {source}"), "notices"
     try:
-        await app_of(ledger).store.upgrade()
-        await app_of(ledger).open()
+        await app_of(desk).store.upgrade()
+        await app_of(desk).open()
         server = scene.start("serve")
         writers = [scene.start("write", str(number), "0.8") for number in range(2)]
-        await _until_there_are(20)
+        await _until_there_are(20, desk)
         generations = []
         for round in range(2):
             for word in ("die", "die-again"):
@@ -132,15 +137,15 @@ async def test_of_every_event_a_fact_is_said_once_though_rebuilds_die_before_in_
         (scene.folder / "stop").touch()
         for writer in writers:
             assert await asyncio.to_thread(writer.wait, 30) == 0
-        await drained(ledger, timeout=180)
+        await drained(desk, timeout=180)
         async with asyncio.timeout(90):
             while await _unheard():  # noqa: ASYNC110 - others retry what was in hand at a kill
                 await asyncio.sleep(0.05)
-        await drained(ledger, timeout=60)
-        async with app_of(ledger).store.begin() as tx:
+        await drained(desk, timeout=60)
+        async with app_of(desk).store.begin() as tx:
             heard = await tx.execute("SELECT tenant, account, version FROM heard ORDER BY 1, 2, 3")
             swaps = [number for (number,) in await tx.execute("SELECT generation FROM swapped ORDER BY 1")]
-            streams = await tx.execute(f"SELECT tenant, stream, version FROM {_streams()} ORDER BY 1, 2")
+            streams = await tx.execute(f"SELECT tenant, stream, version FROM {_streams(desk)} ORDER BY 1, 2")
         assert list(heard) == [
             (tenant, account, number)
             for tenant, account, version in streams
@@ -151,19 +156,19 @@ async def test_of_every_event_a_fact_is_said_once_though_rebuilds_die_before_in_
         (scene.folder / "end").touch()
         assert await asyncio.to_thread(server.wait, 30) == 0
     finally:
-        await ledger.aclose()
-        ledger.hosted_by(before)
+        await desk.aclose()
+        desk.hosted_by(before)
 
 
-def _streams() -> str:
-    return "posthouse.stream" if "postgresql" in app_of(ledger).opened.ports.store_url else "posthouse_stream"
+def _streams(service: Service) -> str:
+    return "posthouse.stream" if "postgresql" in app_of(service).opened.ports.store_url else "posthouse_stream"
 
 
 async def _unheard() -> bool:
     """Whether fewer facts were heard than there are postings."""
-    async with app_of(ledger).store.begin() as tx:
+    async with app_of(desk).store.begin() as tx:
         (heard,) = (await tx.execute("SELECT count(*) FROM heard")).one()
-        (happened,) = (await tx.execute(f"SELECT coalesce(sum(version), 0) FROM {_streams()}")).one()
+        (happened,) = (await tx.execute(f"SELECT coalesce(sum(version), 0) FROM {_streams(desk)}")).one()
     return int(str(heard)) < int(str(happened))
 
 
@@ -185,9 +190,9 @@ def _built(scene: Scene, model: str, source: str) -> int:
     raise AssertionError("no rebuild got through")
 
 
-async def _until_there_are(events: int) -> None:
+async def _until_there_are(events: int, service: Service = ledger) -> None:
     async with asyncio.timeout(180):
-        while await app_of(ledger).store.projections.extent(["account"]) < events:  # noqa: ASYNC110 - others write
+        while await app_of(service).store.projections.extent(["account"]) < events:  # noqa: ASYNC110 - others write
             await asyncio.sleep(0.05)
 
 
@@ -214,6 +219,6 @@ async def _assert_whole(at_least: int) -> None:
             f"SELECT tenant, account, count(*), max(version), sum(CASE WHEN after = version - 1 THEN 1 ELSE 0 END) "
             f"FROM entries_entry_{number} GROUP BY tenant, account ORDER BY tenant, account"
         )
-        streams = await tx.execute(f"SELECT tenant, stream, version FROM {_streams()} ORDER BY tenant, stream")
+        streams = await tx.execute(f"SELECT tenant, stream, version FROM {_streams(ledger)} ORDER BY tenant, stream")
     assert [(tenant, account, version, version, version) for tenant, account, version in streams] == list(rows)
     assert await _held() == []
