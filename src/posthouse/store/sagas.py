@@ -115,9 +115,15 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     since: float
     until: float
     key: str = ""
+    source: str = ""
+    """Who said it: ids are unique per source."""
     held_as: str = ""
-    """The id under which it is held when its turn has come."""
+    """The id under which it is parked, and held when its turn has come."""
     woken: bool = False
+
+    def is_same(self, other: Waiting) -> bool:
+        """Whether it is the same event."""
+        return self.event_id == other.event_id and self.source == other.source
 
 
 class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -358,8 +364,8 @@ class SagaTable(Protocol):
         """Delete one that is `awaited`, with its history: it was never started."""
         ...
 
-    async def park(self, tx: Transaction, row: SagaRow, event_id: str, event: HeldEvent) -> None:
-        """Keep an event that came too early for a row that was loaded."""
+    async def park(self, tx: Transaction, row: SagaRow, event: HeldEvent) -> None:
+        """Keep an event that came too early for a row that was loaded, by the id that it has as it would be held."""
         ...
 
     async def unpark(self, tx: Transaction, row: SagaRow, event_id: str) -> HeldEvent | None:

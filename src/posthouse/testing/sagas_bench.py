@@ -144,8 +144,8 @@ class BenchTable:
         self.attempts = {**self.attempts, _key(row): left} if left else _without(self.attempts, _key(row))
         self.turns = _without(self.turns, (_key(row), row.attempt))
 
-    async def park(self, tx: Transaction, row: SagaRow, event_id: str, event: HeldEvent) -> None:
-        self.parked = {**self.parked, event_id: event}
+    async def park(self, tx: Transaction, row: SagaRow, event: HeldEvent) -> None:
+        self.parked = {**self.parked, event.entry.event_id: event}
 
     async def unpark(self, tx: Transaction, row: SagaRow, event_id: str) -> HeldEvent | None:
         found = self.parked.get(event_id)
@@ -307,7 +307,7 @@ class Bench:
         inner = BenchTransaction(self.answers)
         tx = Tx(inner, self.store, self._builder, context, self.clock)
         if event is not None:
-            self._events[event.id] = event
+            self._events[_name(event)] = event
             tx.came = partial(_held, self.of.consumer, event)
         try:
             yield tx
@@ -384,9 +384,13 @@ def event_of(row: OutboxRow) -> Event[bytes]:
 
 
 def _held(consumer: str, event: Event[object]) -> HeldEvent:
-    """An event as it would be held; its body is its id, by which the bench knows it."""
+    """An event as it would be held; its body is the name by which the bench knows it."""
     entry = InboxEntry(topic=event.source, tenant=event.tenant, event_id=event.id, digest=b"", time=0.0, key=event.key)
-    return HeldEvent(consumer=consumer, entry=entry, state="retrying", body=event.id.encode(), type=event.type)
+    return HeldEvent(consumer=consumer, entry=entry, state="retrying", body=_name(event).encode(), type=event.type)
+
+
+def _name(event: Event[object]) -> str:
+    return f"{event.source} {event.id}"
 
 
 def _without(known: Mapping[K, V], key: K) -> dict[K, V]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 
+from posthouse.events import Event
 from posthouse.processes.saga.declared import SagaType
 from posthouse.receiving.holding import Holder
 from posthouse.seam import Failure
@@ -11,9 +14,13 @@ from posthouse.sending import Tx
 from posthouse.store import WAITED, HeldEvent
 
 
-def after_waiting(held: HeldEvent) -> HeldEvent:
-    """An event that waited, to be run now. Its delivery is over, and its key went on: it is known under a name of its own."""
-    entry = msgspec.structs.replace(held.entry, sequence=None, event_id=f"{held.entry.event_id}{WAITED}")
+def after_waiting(held: HeldEvent, event: Event[object]) -> HeldEvent:
+    """An event that waited, to be run now. Its delivery is over, and its key went on: it is known under a name of its own, to
+    which its source belongs, for an id is unique with that only."""
+    name = held.entry.event_id
+    if name == event.id:
+        name = f"{name}#{hashlib.blake2b(event.source.encode(), digest_size=8).hexdigest()}"
+    entry = msgspec.structs.replace(held.entry, sequence=None, event_id=f"{name}{WAITED}")
     return msgspec.structs.replace(held, entry=entry, state="retrying", reason="it waited for its saga", after=0.0)
 
 

@@ -19,7 +19,7 @@ from posthouse.processes.saga.recorded import input_of
 from posthouse.processes.saga.saga import Saga
 from posthouse.processes.saga.start import SagaStart, not_started, started
 from posthouse.processes.saga.transition import RETRY_UNDO, STOP_WAITING, UNDO_WITHIN, WAKE, takes_in_time
-from posthouse.processes.saga.waiting import MOST_WAITING, obstacle, without
+from posthouse.processes.saga.waiting import MOST_WAITING, changed, obstacle, without
 from posthouse.sending import Tx
 from posthouse.store import BLOCKING, HeldFilter
 from posthouse.store.sagas import SagaInput, SagaRow, Waiting
@@ -189,7 +189,8 @@ class Conductor:
         if taken is not None and (why := self._obstacle(tx, row, taken, event)):
             await self._park(tx, row, taken, given, event, why)
             return
-        row = without(row, event.id)
+        if taken is not None:
+            row = without(row, self._waiting(tx, taken, event))
         course = self._course(tx, row, given)
         undo = self._awaiting(row)
         if undo is not None and undo.until is not None and undo.until.name == given.type:
@@ -238,6 +239,7 @@ class Conductor:
         now = tx.clock.now()
         return Waiting(
             event_id=event.id,
+            source=event.source,
             type=taken.event_type.name,
             method=taken.method,
             since=now,
@@ -249,8 +251,8 @@ class Conductor:
         """Keep the event, whole, and let its delivery be over: it blocks nothing."""
         if tx.came is None or len(row.waiting) >= MOST_WAITING:
             raise RetryLater(f"{row.ref}: {given.type} waits for {why}")
-        held = after_waiting(tx.came())
-        await tx.store.sagas.park(tx.transaction, row, event.id, held)
+        held = after_waiting(tx.came(), event)
+        await tx.store.sagas.park(tx.transaction, row, held)
         course = self._course(tx, row, given)
         one = self._waiting(tx, taken, event)
         course.wait(msgspec.structs.replace(one, held_as=held.entry.event_id), why)
@@ -265,7 +267,7 @@ class Conductor:
 
     async def _hand_over(self, tx: Tx, row: SagaRow, one: Waiting) -> bool:
         """From those that wait to those that are held, due now; False when it was handed over before."""
-        held = await tx.store.sagas.unpark(tx.transaction, row, one.event_id)
+        held = await tx.store.sagas.unpark(tx.transaction, row, one.held_as)
         if held is None:
             return False
         await tx.store.held.hold(tx.transaction, held)
@@ -280,16 +282,15 @@ class Conductor:
         for one in [one for one in row.waiting if one.until <= now]:
             if one.woken and (await self._hand_over(tx, row, one) or await self._is_held(tx, one)):
                 later = msgspec.structs.replace(one, until=now + (one.until - one.since), since=now)
-                waiting = tuple(later if other.event_id == one.event_id else other for other in row.waiting)
-                row = msgspec.structs.replace(row, waiting=waiting)
+                row = changed(row, later)
                 continue
-            held = await tx.store.sagas.unpark(tx.transaction, row, one.event_id)
+            held = await tx.store.sagas.unpark(tx.transaction, row, one.held_as)
             if held is not None:
                 reason = (
                     f"{row.ref}: it waited {one.until - one.since:g} s for {obstacle(self.of, row, one) or 'its turn'}"
                 )
                 await bury(tx, held, reason, self.of)
-            row = without(row, one.event_id)
+            row = without(row, one)
         return row
 
     async def _is_held(self, tx: Tx, one: Waiting) -> bool:

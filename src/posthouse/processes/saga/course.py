@@ -55,7 +55,7 @@ from posthouse.processes.saga.transition import (
     without_unbegun,
 )
 from posthouse.processes.saga.turn import Turn, Wait
-from posthouse.processes.saga.waiting import woken
+from posthouse.processes.saga.waiting import changed, woken
 from posthouse.receiving.handler import Answer
 from posthouse.receiving.policy import Again, decide
 from posthouse.redaction import words_of
@@ -173,7 +173,7 @@ class Course:
         """The event of a step came late: undo that step, now or behind the undo that is under way. One that was taken before
         is not undone again."""
         self.late = True
-        if any(turn.input.event_id == event.id and not turn.waits_for for turn in await self._turns()):
+        if any(_is_of(turn.input, event) and not turn.waits_for for turn in await self._turns()):
             self.note = "came late, and again: it was taken before"
             return
         self._event = event
@@ -221,9 +221,7 @@ class Course:
     def wait(self, one: Waiting, why: str) -> None:
         """The event came too early: it waits, in its place."""
         self.waits_for = why
-        known = any(other.event_id == one.event_id for other in self.row.waiting)
-        waiting = [one if other.event_id == one.event_id else other for other in self.row.waiting]
-        self.row = replace(self.row, waiting=tuple(waiting if known else [*waiting, one]))
+        self.row = changed(self.row, one)
         self.wait_on()
 
     def wait_on(self) -> None:
@@ -440,8 +438,7 @@ class Course:
     def _wake(self, make: type[DeadlinePassed]) -> None:
         """Say so when the turn of events that wait has come."""
         before, self.row = self.row, woken(self.of, self.row)
-        if self.row is not before and self.row != before:
-            row = self.row
+        if (row := self.row) is not before:
             self._tx.publish(make(saga=row.saga, id=row.id, deadline=WAKE, attempt=row.attempt))
 
     async def _turns(self) -> Sequence[SagaTurn]:
@@ -487,3 +484,8 @@ class Course:
                 command=f"posthouse saga show TARGET {row.saga} {row.id}" if again is None else "",
             )
         )
+
+
+def _is_of(given: SagaInput, event: Event[object]) -> bool:
+    """Whether a turn was about this event: an id is unique with its source only."""
+    return given.event_id == event.id and given.source == event.source

@@ -197,8 +197,8 @@ class PostgresSagas:
     async def drop(self, tx: Transaction, row: SagaRow) -> None:
         await self._run(tx, DROP, row.tenant, row.number)
 
-    async def park(self, tx: Transaction, row: SagaRow, event_id: str, event: HeldEvent) -> None:
-        await self._run(tx, PARK, row.tenant, row.number, event_id, msgspec.msgpack.encode(event))
+    async def park(self, tx: Transaction, row: SagaRow, event: HeldEvent) -> None:
+        await self._run(tx, PARK, row.tenant, row.number, event.entry.event_id, msgspec.msgpack.encode(event))
 
     async def unpark(self, tx: Transaction, row: SagaRow, event_id: str) -> HeldEvent | None:
         found: Sequence[Sequence[Any]] = await self._run(tx, UNPARK, row.tenant, row.number, event_id)

@@ -158,8 +158,8 @@ class SqliteSagas:
         if (await tx.execute(DROP, (row.number,))).rowcount:
             await tx.execute(FORGET_TURNS, (row.number,))
 
-    async def park(self, tx: Transaction, row: SagaRow, event_id: str, event: HeldEvent) -> None:
-        await tx.execute(PARK, (row.number, event_id, msgspec.msgpack.encode(event)))
+    async def park(self, tx: Transaction, row: SagaRow, event: HeldEvent) -> None:
+        await tx.execute(PARK, (row.number, event.entry.event_id, msgspec.msgpack.encode(event)))
 
     async def unpark(self, tx: Transaction, row: SagaRow, event_id: str) -> HeldEvent | None:
         found = await tx.execute(UNPARK, (row.number, event_id))

@@ -148,15 +148,15 @@ class SagaContract(StoreFixtures):
     async def test_an_event_that_came_too_early_is_kept_whole_until_it_is_taken_out(self, store: Store) -> None:
         await added(store, saga("b1"))
         await added(store, saga("b2"))
-        event = replace(held(entry(sequence=None), "retrying"), headers={"a": "ż"}, body=b"\x00\xff")
+        event = replace(held(entry(sequence=None, event_id="e1"), "retrying"), headers={"a": "ż"}, body=b"\x00\xff")
         async with store.begin() as tx:
             first = await store.sagas.load(tx, "booking", "t1", "b1")
             other = await store.sagas.load(tx, "booking", "t1", "b2")
             assert first is not None
             assert other is not None
-            await store.sagas.park(tx, first, "e1", replace(event, body=b"before"))
-            await store.sagas.park(tx, first, "e1", event)
-            await store.sagas.park(tx, first, "e2", event)
+            await store.sagas.park(tx, first, replace(event, body=b"before"))
+            await store.sagas.park(tx, first, event)
+            await store.sagas.park(tx, first, replace(event, entry=entry(sequence=None, event_id="e2")))
         async with failing(store) as tx:
             assert await store.sagas.unpark(tx, first, "e1") == event
         async with store.begin() as tx:
@@ -170,7 +170,7 @@ class SagaContract(StoreFixtures):
         async with store.begin() as tx:
             row = await store.sagas.load(tx, "booking", "t1", "b1")
             assert row is not None
-            await store.sagas.park(tx, row, "e1", held(entry(sequence=None), "retrying"))
+            await store.sagas.park(tx, row, held(entry(sequence=None, event_id="e1"), "retrying"))
         await self.later(20)
         assert await store.sagas.purge(10.0, 10) == 0
         async with store.begin() as tx:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from posthouse import Event, Payload, Policy, Service
 from posthouse.app import app_of
+from posthouse.contracts import event_type_of
 from posthouse.errors import ConfigurationError
+from posthouse.events import timestamp
 from posthouse.processes import Saga, Turn, join, on, starts, step, undo
+from posthouse.processes.saga.waiting import MOST_WAITING, obstacle, woken
 from posthouse.receiving.held import HeldEvents
-from posthouse.store.sagas import SagaRow
+from posthouse.store.sagas import Done, SagaRow, Waiting
 from posthouse.testing import Harness, assert_survives_crashes, given
 from posthouse.testing.histories import assert_replays, dump, histories, load
 
@@ -317,3 +322,44 @@ def test_a_time_to_wait_is_above_0() -> None:
         "Hasty: cut: early_within must be above 0 seconds, not 0",
         "Hasty: early_within must be above 0 seconds, not -1",
     ]
+
+
+def said_by(source: str, data: Payload, id: str = "7") -> Event[object]:
+    """As a producer that counts its ids for itself says it."""
+    event_type = event_type_of(type(data))
+    return Event(id=id, type=event_type.name, source=source, data=data, time=timestamp(1.0), tenant="t1", key="f")
+
+
+async def test_events_of_two_sources_that_have_one_id_wait_beside_each_other() -> None:
+    case = await given(mill, BreadSaga, WANTED)
+    for event in (said_by("/north", DRIED), said_by("/south", BLESSED), said_by("/north", DRIED)):
+        await case._bench.take(event)
+    assert case.waiting == ["town.field.corn.dried.v1", "town.field.corn.blessed.v1"]
+    (await case.when(CUT)).then(state={"seen": ["cut", "dried", "blessed"]})
+
+
+async def test_a_late_event_was_not_taken_before_because_one_of_another_source_had_its_id() -> None:
+    case = await given(mill, BreadSaga, WANTED, CUT)
+    await case._bench.take(said_by("/south", HAIL))
+    case.then(status="compensated")
+    await case._bench.take(said_by("/north", DRIED))
+    case.then(status="compensated", state={"seen": ["cut", "wet"]})
+    await case._bench.take(said_by("/north", DRIED))
+    case.then(status="compensated", state={"seen": ["cut", "wet"]})
+
+
+async def test_thousands_may_wait_behind_each_other_for_one_that_comes_last() -> None:
+    of = mill.declared.saga_types["bread"]
+    line = tuple(
+        Waiting(event_id=str(n), type="t", method="dried", key="f", since=0.0, until=1.0) for n in range(MOST_WAITING)
+    )
+    row = SagaRow(saga="bread", tenant="t1", id="b", waiting=line)
+    begun = time.process_time()
+    assert woken(of, row) is row
+    assert [one.woken for one in woken(of, replace(row, done=(Done("cut", 1),))).waiting] == [
+        True,
+        *[False] * (MOST_WAITING - 1),
+    ]
+    assert time.process_time() - begun < 2.0, "it costs so much per event, not per pair of them"
+    cut = Waiting(event_id="cut", type="t", method="cut", key="f", since=0.0, until=1.0)
+    assert obstacle(of, row, cut) == "", "all of them wait for it"
