@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Mapping
 
 import msgspec
 
@@ -13,6 +13,7 @@ from posthouse.errors import StoreError
 from posthouse.pulse import Pulse
 from posthouse.seam import Timing
 from posthouse.store import CoreStore, Worker
+from posthouse.store.workers import Aside
 
 log = logging.getLogger("posthouse.heartbeat")
 
@@ -36,9 +37,9 @@ class Heartbeat:
         self._worker = worker
         self.pulse = Pulse()
 
-    async def beat(self, aside: Collection[str]) -> None:
-        """A sign of life at once, with those sagas that are left to another release. Raises StoreError."""
-        self._worker = msgspec.structs.replace(self._worker, aside=sorted(aside))
+    async def beat(self, aside: Mapping[str, Aside]) -> None:
+        """A sign of life at once, with those sagas that are not run here, and why. Raises StoreError."""
+        self._worker = msgspec.structs.replace(self._worker, aside=aside)
         await self._store.workers.beat(self._worker, keep=KEEP)
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -12,18 +12,32 @@ from posthouse.runtime import PARTS, Part
 from posthouse.service import Service
 from posthouse.status import Status
 from posthouse.store import Worker
+from posthouse.store.workers import Aside
+
+
+class SagaRunners(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one saga: the processes that run it, each with its release, and those that stand aside, each with the reason."""
+
+    run_by: Mapping[str, str]
+    aside: Mapping[str, Aside]
+
+    @property
+    def nobody(self) -> bool:
+        """Nobody runs it, and nobody is about to."""
+        return not self.run_by and "waits" not in self.aside.values()
 
 
 class Attendance(msgspec.Struct, frozen=True, kw_only=True):
     """Who runs the services of one App. `workers` are all that are remembered, those that are gone too; `missing` the parts that
-    it needs and nobody runs; `idle` the consumers of it that nobody runs, be it that whoever runs consumers does not have them;
-    `waiting` how many events or timers each of these parts keeps waiting."""
+    it needs and nobody runs; `idle` the consumers of it that nobody runs, be it that whoever runs consumers does not have them, or that
+    all of them stand aside; `sagas` who runs each saga, by its consumer; `waiting` how many events or timers each of these parts keeps waiting."""
 
     services: str
     workers: Sequence[Worker]
     missing: Sequence[Part]
     idle: Sequence[str]
     waiting: Mapping[Part, int]
+    sagas: Mapping[str, SagaRunners] = {}
 
     @property
     def running(self) -> Sequence[Worker]:
@@ -55,6 +69,9 @@ async def _of(app: App, figures: Status) -> Attendance:
     running = [worker for worker in workers if is_running(worker)]
     consumed = {name for worker in running if "consumers" in worker.parts for name in worker.consumers}
     generations = app.projections.groups()  # a worker has the read model, whichever generation of it is live
+    types = [of for service in app.services for of in service.declared.saga_types.values()]
+    sagas = {of.consumer: _runners(of.consumer, running) for of in types if of.consumer in consumed}
+    consumed -= {consumer for consumer, runners in sagas.items() if runners.nobody}
     idle = [group for group in app.opened.topology().groups if generations.get(group, group) not in consumed]
     work = _work(app, figures, idle)
     there = {part for worker in running for part in worker.parts if part != "consumers"}
@@ -65,6 +82,15 @@ async def _of(app: App, figures: Status) -> Attendance:
         missing=missing,
         idle=idle,
         waiting={part: work[part] for part in missing if work[part]},
+        sagas=sagas,
+    )
+
+
+def _runners(consumer: str, running: Sequence[Worker]) -> SagaRunners:
+    having = [worker for worker in running if "consumers" in worker.parts and consumer in worker.releases]
+    return SagaRunners(
+        run_by={worker.name: worker.releases[consumer] for worker in having if consumer not in worker.aside},
+        aside={worker.name: worker.aside[consumer] for worker in having if consumer in worker.aside},
     )
 
 

@@ -536,7 +536,7 @@ def worker_of(services: Sequence[Service]) -> Worker:
         commit=os.environ.get("POSTHOUSE_COMMIT", ""),
         consumers=sorted(name for service in services for name in service.declared.consumers),
         releases={of.consumer: of.release for of in sagas},
-        aside=sorted(of.consumer for of in sagas),
+        aside={of.consumer: "waits" for of in sagas},
     )
 
 

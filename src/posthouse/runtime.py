@@ -130,7 +130,7 @@ class Runtime:
             ]
             if self.precedence is not None:
                 looking = partial(self.precedence.run, worker.id, heartbeat.beat)
-                loops.append(("releases", looking, Pulse()))
+                loops.append(("releases", looking, self.precedence.pulse))
             if self.projections is not None:
                 keeping = partial(self.projections.run, keep=self._keep_running)
                 loops.append(("projections", keeping, self.projections.pulse))

@@ -18,10 +18,10 @@ from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, complain, counted, print_json, print_table, say, stdout
 from posthouse.cli.target import Targets, load_all
 from posthouse.cli.timing import show_timing
-from posthouse.cli.workers import mixed, show_workers, unattended
+from posthouse.cli.workers import asides, mixed, show_workers, unattended
 from posthouse.errors import ConfigurationError, StoreUnavailable
 from posthouse.events import timestamp
-from posthouse.liveness import Attendance, attendance, is_running
+from posthouse.liveness import Attendance, SagaRunners, attendance, is_running
 from posthouse.missing import Remedy, accepted, remedies
 from posthouse.seam.timing import ServiceTiming
 from posthouse.service import Service
@@ -79,6 +79,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Every process that ran in the last day, with what it runs and its last sign of life."""
     unattended: Sequence[str]
     """Sentences on what nobody runs."""
+    runners: Mapping[str, SagaRunners] = {}
+    """Of each saga: which processes run it, and which stand aside."""
     remedies: Sequence[Remedy] = ()
     """Of each line that lacks events, whether a store still has some of its topic."""
     timing: Sequence[ServiceTiming] = ()
@@ -111,7 +113,7 @@ def status(
     Name producers and consumers together to compare with what the producers committed.
 
     Exit codes, the first that is true: 2 it was asked for what cannot be (a misspelled option, a store that is not there);
-    1 events are missing, too many, dead or set aside, or a saga's compensation failed; 4 work waits for a part that nobody runs; 1 events wait at a gap longer
+    1 events are missing, too many, dead or set aside, or a saga's compensation failed; 4 work waits for a part, or a saga, that nobody runs; 1 events wait at a gap longer
     than its deadline, or a schedule is overdue; 3 nobody can tell, because events move, or broker or database are away; 0 all is well.
     """
     if watch and as_json:
@@ -199,6 +201,7 @@ def report_of(
         away=figures.away,
         workers=[_worker(worker) for one in attended for worker in one.workers],
         unattended=[sentence for one in attended for sentence in unattended(one)],
+        runners={consumer: of for one in attended for consumer, of in one.sagas.items()},
         timing=timing,
     )
 
@@ -228,7 +231,7 @@ def show(figures: Status, wake: Mapping[str, str], settled: Sequence[Line], atte
     for one in attended:
         for sentence in unattended(one):
             say(sentence, "bold red" if one.waiting else "yellow")
-        for sentence in mixed(one):
+        for sentence in [*asides(one), *mixed(one)]:
             say(sentence, "yellow")
     for line in figures.lines:
         if line.reason:

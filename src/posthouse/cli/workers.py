@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
@@ -11,6 +11,7 @@ from posthouse.heartbeat import SILENT
 from posthouse.liveness import Attendance, is_running
 from posthouse.runtime import Part
 from posthouse.store import Worker
+from posthouse.store.workers import Aside
 
 COLUMNS = ("PROCESS", "SERVICES", "RUNS", "POSTHOUSE", "COMMIT", "SINCE", "LAST SIGN", "")
 
@@ -42,12 +43,20 @@ def unattended(one: Attendance) -> list[str]:
     if parts := [part for part in one.missing if part != "consumers" or not unknown]:
         start = aimed("start one with `posthouse run TARGET`, without --only")
         said.append(f"no process runs its {', '.join(parts)}: {start}")
-    if unknown:
-        names = f"consumer{'' if len(one.idle) == 1 else 's'} {', '.join(one.idle)}"
+    if strange := [name for name in one.idle if name not in one.sagas] if unknown else []:
+        names = f"consumer{'' if len(strange) == 1 else 's'} {', '.join(strange)}"
         said.append(
-            f"nobody runs the {names}: the processes that run do not have {'it' if len(one.idle) == 1 else 'them'}, start them with "
+            f"nobody runs the {names}: the processes that run do not have {'it' if len(strange) == 1 else 'them'}, start them with "
             "what is declared now"
         )
+    said += [
+        aimed(
+            f"nobody runs the saga {consumer}: {_asides(runners.aside)}; `posthouse saga check TARGET` says what does not fit, start "
+            "the release before, or one that can go on"
+        )
+        for consumer, runners in one.sagas.items()
+        if unknown and runners.nobody
+    ]
     return [f"{one.services}: {'; and '.join(said)}{left}"]
 
 
@@ -61,6 +70,26 @@ def mixed(one: Attendance) -> list[str]:
     ]
     return [f"{one.services} runs in {len(said)} versions: {', '.join(said)}"]
 
+
+def asides(one: Attendance) -> list[str]:
+    """A sentence on each saga that is run by some and not by others."""
+    return [
+        f"the saga {consumer} is run by {', '.join(f'{name} (release {of})' for name, of in runners.run_by.items()) or 'nobody yet'}; "
+        + _asides(runners.aside)
+        for consumer, runners in one.sagas.items()
+        if runners.aside and not runners.nobody
+    ]
+
+
+def _asides(aside: Mapping[str, Aside]) -> str:
+    return ", ".join(f"{name} {_ASIDE[why]}" for name, why in aside.items())
+
+
+_ASIDE: dict[Aside, str] = {
+    "waits": "takes it over as soon as the others stand aside",
+    "later": "leaves it to a later release",
+    "unfit": "cannot go on with what is stored, and leaves it alone",
+}
 
 _THINGS: dict[Part, str] = {"relay": "event", "consumers": "event", "timers": "timer"}
 

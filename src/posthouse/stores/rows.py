@@ -162,7 +162,8 @@ def worker_columns(worker: Worker) -> tuple[object, ...]:
     return (
         worker.id, ", ".join(worker.services), worker.name, worker.host, worker.pid, worker.version, worker.commit,
         ", ".join(worker.parts), ", ".join(worker.consumers),
-        ", ".join(f"{consumer} {release}" for consumer, release in worker.releases.items()), ", ".join(worker.aside),
+        ", ".join(f"{consumer} {release}" for consumer, release in worker.releases.items()),
+        ", ".join(f"{consumer} {why}" for consumer, why in worker.aside.items()),
     )  # fmt: skip
 
 
@@ -181,7 +182,7 @@ def worker_of(columns: Sequence[Any]) -> Worker:
         parts=parts.split(", "),
         consumers=consumers.split(", ") if consumers else (),
         releases=dict(one.split(" ") for one in releases.split(", ")) if releases else {},
-        aside=aside.split(", ") if aside else (),
+        aside=untyped(dict(one.split(" ") for one in aside.split(", "))) if aside else {},
         since=since,
         age=age,
         stopped=bool(stopped),

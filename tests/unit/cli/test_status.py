@@ -318,22 +318,68 @@ App(orders, billing, store="sqlite:///orders.db")
     assert report(project)["unattended"] == []
 
 
-def pretend(project: Project, *, parts: str, version: str = "1.0", age: float = 0.0, consumers: str = "orders") -> None:
+def test_it_names_who_runs_a_saga_and_who_stands_aside_and_when_nobody_does(project: Project) -> None:
+    text = (project.folder / "shop.py").read_text()
+    more = """
+from posthouse import App, Saga, Turn, starts, step
+
+@orders.saga("order", correlate="order_id")
+class Order(Saga):
+    order_id: str
+
+    @starts(OrderPlaced)
+    def begin(self, event: Event[OrderPlaced], turn: Turn) -> None: ...
+
+App(orders, store="sqlite:///orders.db")
+"""
+    project.place(("a", 1))
+    project.settle(applied=1, held=0)
+    project.write("shop.py", text + more)
+    both = "orders, orders.order"
+    pretend(project, parts="relay, consumers, timers", consumers=both, aside="orders.order unfit")
+    result = project.run("status", "shop:orders")
+    assert result.exit_code == 4, result.output
+    assert (
+        "orders: nobody runs the saga orders.order: desk-7 cannot go on with what is stored, and leaves it alone; `posthouse saga check "
+        "shop:orders` says what does not fit, start the release before, or one that can go on; waiting: 1 event to be applied"
+        in result.stdout
+    )
+    pretend(project, parts="relay, consumers, timers", version="1.1", name="desk-8", consumers=both)
+    result = project.run("status", "shop:orders")
+    assert result.exit_code != 4
+    assert (
+        "the saga orders.order is run by desk-8 (release r1); desk-7 cannot go on with what is stored, and leaves it alone"
+        in result.stdout
+    )
+    runners = {"run_by": {"desk-8": "r1"}, "aside": {"desk-7": "unfit"}}
+    assert report(project)["runners"] == {"orders.order": runners}
+
+
+def pretend(
+    project: Project,
+    *,
+    parts: str,
+    version: str = "1.0",
+    age: float = 0.0,
+    name: str = "desk-7",
+    consumers: str = "orders",
+    aside: str = "",
+) -> None:
     """A process of another machine."""
     with sqlite3.connect(project.folder / "orders.db") as connection:
         seen = time.time() - age
         row = (
             f"{parts}-{version}",
             "orders",
-            "desk-7",
+            name,
             "desk",
             7,
             version,
             "",
             parts,
             consumers,
-            "",
-            "",
+            "orders.order r1" if "orders.order" in consumers else "",
+            aside,
             seen - 60,
             seen,
             0,

@@ -82,7 +82,7 @@ CREATE TABLE posthouse.worker (
     parts text NOT NULL,  -- of relay, consumers and timers, with commas
     consumers text NOT NULL,  -- that its services declare, with commas
     releases text NOT NULL,  -- of the sagas among them, each behind its consumer, with commas
-    aside text NOT NULL,  -- those of them that it leaves to another release, with commas
+    aside text NOT NULL,  -- those of them that it does not run at the moment, each with the reason, with commas
     started_at double precision NOT NULL,  -- first sign of life
     seen_at double precision NOT NULL,  -- last one
     stopped boolean NOT NULL,  -- whether that was the end, in good order
