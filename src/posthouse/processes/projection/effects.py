@@ -9,7 +9,8 @@ again the live one has said everything.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 
 import msgspec
 
@@ -89,23 +90,36 @@ class Saying:
         return declared_alone(effects.projection, said.append)
 
     async def end(self, tx: Tx | None) -> None:
-        """Leave to the swap what no live generation has said. It may have been a moment ago: then it is said by `tx`."""
+        """Leave to the swap what no live generation has said. It may have been a moment ago: then it is said by `tx`. What is new
+        to say in this version begins with the swap: of what is read before it counts as said."""
         effects, horizon = self._effects, self._effects.clock.now() - KEPT
-        candidates = [
-            (event, said)
-            for event, said in self._unsaid
-            if said and event.type in effects.inherits and event.occurred_at.timestamp() > horizon
-        ]
-        for tenant in dict.fromkeys(event.tenant for event, _ in candidates):
-            await self._leave(tenant, [(event, said) for event, said in candidates if event.tenant == tenant], tx)
+        recent = [(event, said) for event, said in self._unsaid if said and event.occurred_at.timestamp() > horizon]
+        for tenant in dict.fromkeys(event.tenant for event, _ in recent):
+            of_tenant = [(event, said) for event, said in recent if event.tenant == tenant]
+            async with self._turned_to(tenant, tx):
+                await self._pass_over(tenant, [event for event, _ in of_tenant if event.type not in effects.inherits])
+                await self._leave(tenant, [one for one in of_tenant if one[0].type in effects.inherits], tx)
+
+    @asynccontextmanager
+    async def _turned_to(self, tenant: str, tx: Tx | None) -> AsyncIterator[None]:
+        table, crosses = self._effects.store.projections, tx is None and self._effects.projection.terms.cross_tenant
+        if crosses:
+            await table.turn_to(self._transaction, tenant)
+        yield
+        if crosses:
+            await table.turn_to(self._transaction, PLATFORM)
+
+    async def _pass_over(self, tenant: str, events: Sequence[Event[object]]) -> None:
+        for event in events:
+            await self._effects._is_first(self._transaction, tenant, event.id)
 
     async def _leave(
         self, tenant: str, candidates: Sequence[tuple[Event[object], list[object]]], tx: Tx | None
     ) -> None:
+        if not candidates:
+            return
         effects, table, transaction = self._effects, self._effects.store.projections, self._transaction
-        name, crosses = effects.projection.consumer, tx is None and effects.projection.terms.cross_tenant
-        if crosses:
-            await table.turn_to(transaction, tenant)
+        name = effects.projection.consumer
         unsaid = await table.unsaid(transaction, name, tenant, [event.id for event, _ in candidates])
         left = [(event, said) for event, said in candidates if event.id in unsaid]
         live = bool(left) and await table.confirmed(transaction, name, effects.number) == "live"
@@ -120,8 +134,6 @@ class Saying:
                 transaction, name, effects.number, Effect(tenant, event.id, msgspec.json.encode(rows).decode())
             )
             speaking.close()
-        if crosses:
-            await table.turn_to(transaction, PLATFORM)
 
 
 def declared_alone(projection: Projection, publish: Publish) -> Publish:

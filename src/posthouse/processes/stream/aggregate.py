@@ -224,7 +224,8 @@ class Aggregate(Generic[S, E]):
         while True:
             rows = await tx.store.streams.read(tx.transaction, stream, after=after, limit=PAGE)
             for row in rows:
-                begun_again = row.version != after + 1 and await self._is_before(tx, stream, row, after)
+                odd = row.version != after + 1 or (after > 0 and self._may_be_last(row))
+                begun_again = odd and await self._is_before(tx, stream, row, after)
                 after = row.version
                 if begun_again:
                     continue
@@ -239,11 +240,17 @@ class Aggregate(Generic[S, E]):
         self._refuse_deleted(stream, head)
         if head is not None and after == 0 and row.version <= head.base:
             return True
-        if head is not None and head.base > 0:
+        if head is not None and head.base > after:
             raise StreamDeleted(str(stream), head.base)
+        if row.version == after + 1:
+            return False
         raise StoreError(
             f"{stream}: version {after + 1} is missing, and {row.version} is there: restore it from a backup"
         )
+
+    def _may_be_last(self, row: StreamEvent) -> bool:
+        """Whether a row is of the kind that is said last, in whichever version: what was read before it may have been deleted."""
+        return self.last is not None and _kind(row.type) == _kind(self.last.name)
 
     def _refuse_deleted(self, stream: Stream, head: StreamHead | None) -> None:
         if head is not None and head.state == "deleted":
@@ -323,3 +330,8 @@ class Aggregate(Generic[S, E]):
         snapshot = None if self._snapshots is None else self._snapshots.taken(loaded.state, loaded.version)
         if snapshot is not None:
             await tx.store.streams.keep(tx.transaction, stream, snapshot)
+
+
+def _kind(name: str) -> str:
+    """The name of an event without its version."""
+    return name.rpartition(".")[0]

@@ -15,6 +15,7 @@ from posthouse.errors import ConfigurationError, ContractError, StreamArchived, 
 from posthouse.processes import Aggregate, Loaded, Model, Plan
 from posthouse.processes.projection import bulk
 from posthouse.status import drained
+from posthouse.store.streams import Snapshot, Stream
 
 
 class Posted(Payload):
@@ -165,6 +166,28 @@ async def test_what_was_deleted_begins_again_only_by_explicit_wish_and_behind_it
     async with bank.service.transaction("t1") as tx:
         with pytest.raises(StreamDeleted, match="version 7"):
             await bank.accounts.load(tx, "a1")
+
+
+async def test_what_is_deleted_and_begun_again_while_it_is_loaded_is_no_sum_of_both(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot was read, and the rows behind it follow without a gap: the last fact, and what is new."""
+    await bank.post(1, 2)
+    table = type(app_of(bank.service).store.streams)
+    async with bank.service.transaction("t1") as tx:
+        before = await app_of(bank.service).store.streams.snapshot(tx.transaction, Stream("t1", "account", "a1"))
+    assert before is not None
+    await bank.end("delete")
+    async with bank.service.transaction("t1") as tx:
+        await bank.accounts.append(tx, "a1", [Posted("a1", 7)], expected="again")
+
+    async def read_before(self: object, tx: object, stream: Stream) -> Snapshot:
+        return before
+
+    monkeypatch.setattr(table, "snapshot", read_before)
+    async with bank.service.transaction("t1") as tx:
+        with pytest.raises(StreamDeleted, match="version 3"):
+            await bank.accounts.decide(tx, "a1", lambda balance: [Posted("a1", balance.cents)])
 
 
 async def test_a_decision_that_refuses_deletes_nothing(bank: Bank) -> None:
