@@ -14,6 +14,9 @@ from posthouse.status import Status
 from posthouse.store import Worker
 from posthouse.store.workers import Aside
 
+STARTS_WITHIN = 10.0
+"""Seconds after which a process has adopted its schedules."""
+
 
 class SagaRunners(msgspec.Struct, frozen=True, kw_only=True):
     """Of one saga: the processes that run it, each with its release, and those that stand aside, each with the reason."""
@@ -38,6 +41,8 @@ class Attendance(msgspec.Struct, frozen=True, kw_only=True):
     idle: Sequence[str]
     waiting: Mapping[Part, int]
     sagas: Mapping[str, SagaRunners] = {}
+    unknown_schedules: Sequence[str] = ()
+    """Those that no process has adopted, though some run the timers: they do not have them."""
 
     @property
     def running(self) -> Sequence[Worker]:
@@ -83,7 +88,17 @@ async def _of(app: App, figures: Status) -> Attendance:
         idle=idle,
         waiting={part: work[part] for part in missing if work[part]},
         sagas=sagas,
+        unknown_schedules=await _unknown(app, running),
     )
+
+
+async def _unknown(app: App, running: Sequence[Worker]) -> list[str]:
+    """A process with timers adopts all that it has when it starts."""
+    declared = any(True for service in app.services for _ in service.declared.schedules)
+    timers = any("timers" in worker.parts and worker.since > STARTS_WITHIN for worker in running)
+    if not declared or not timers:
+        return []
+    return [view.name for view in await app.schedules.find() if view.declared is not None and view.row is None]
 
 
 def _runners(consumer: str, running: Sequence[Worker]) -> SagaRunners:

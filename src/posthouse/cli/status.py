@@ -113,7 +113,7 @@ def status(
     Name producers and consumers together to compare with what the producers committed.
 
     Exit codes, the first that is true: 2 it was asked for what cannot be (a misspelled option, a store that is not there);
-    1 events are missing, too many, dead or set aside, or a saga's compensation failed; 4 work waits for a part, or a saga, that nobody runs; 1 events wait at a gap longer
+    1 events are missing, too many, dead or set aside, or a saga's compensation failed; 4 work waits for a part, or a saga, that nobody runs, or the running timers do not have a schedule; 1 events wait at a gap longer
     than its deadline, or a schedule is overdue; 3 nobody can tell, because events move, or broker or database are away; 0 all is well.
     """
     if watch and as_json:
@@ -157,7 +157,7 @@ def code_of(figures: Status, settled: Sequence[Line], attended: Sequence[Attenda
     verdict = outcome(figures, settled)
     if verdict == "does not add up" or figures.dead or figures.not_undone:
         return NEEDS_YOU
-    if any(one.waiting for one in attended):
+    if any(one.waiting or one.unknown_schedules for one in attended):
         return NOBODY
     if figures.overdue or any(one.overdue is not None for one in figures.schedules):
         return NEEDS_YOU
@@ -230,7 +230,7 @@ def show(figures: Status, wake: Mapping[str, str], settled: Sequence[Line], atte
         say("")
     for one in attended:
         for sentence in unattended(one):
-            say(sentence, "bold red" if one.waiting else "yellow")
+            say(sentence, "bold red" if one.waiting or one.unknown_schedules else "yellow")
         for sentence in [*asides(one), *mixed(one)]:
             say(sentence, "yellow")
     for line in figures.lines:

@@ -36,10 +36,13 @@ def unattended(one: Attendance) -> list[str]:
     left = f"; waiting: {', '.join(waiting)}" if waiting else ""
     if not one.running:
         return [aimed(f"nobody runs {one.services}: {_last(one.workers)}; `posthouse run TARGET` starts it{left}")]
+    said = [
+        f"nobody begins the schedule {name}: the processes that run the timers do not have it, start them with what is declared now"
+        for name in one.unknown_schedules
+    ]
     if not one.missing:
-        return []
+        return [f"{one.services}: {'; and '.join(said)}"] if said else []
     unknown = "consumers" in one.missing and any("consumers" in worker.parts for worker in one.running)
-    said = []
     if parts := [part for part in one.missing if part != "consumers" or not unknown]:
         start = aimed("start one with `posthouse run TARGET`, without --only")
         said.append(f"no process runs its {', '.join(parts)}: {start}")

@@ -355,6 +355,29 @@ App(orders, store="sqlite:///orders.db")
     assert report(project)["runners"] == {"orders.order": runners}
 
 
+def test_a_schedule_that_the_running_processes_do_not_have_is_named(project: Project) -> None:
+    text = (project.folder / "shop.py").read_text()
+    more = """
+from posthouse import App, Run
+
+@orders.every("0 6 * * *")
+async def audit(run: Run, tx: Tx) -> None: ...
+
+App(orders, store="sqlite:///orders.db")
+"""
+    project.place(("a", 1))
+    project.settle(applied=1, held=0)
+    project.write("shop.py", text + more)
+    assert "audit" not in project.run("status", "shop:orders").stdout, "nobody runs: that is said"
+    pretend(project, parts="relay, consumers, timers", consumers="orders, orders.schedules")
+    result = project.run("status", "shop:orders")
+    assert result.exit_code == 4, result.output
+    assert (
+        "orders: nobody begins the schedule audit: the processes that run the timers do not have it, start them with what is "
+        "declared now" in result.stdout
+    )
+
+
 def pretend(
     project: Project,
     *,

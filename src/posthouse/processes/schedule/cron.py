@@ -19,7 +19,7 @@ Missed = Literal["once", "all", "skip"]
 LATE = 60.0
 """Seconds after which a moment is missed."""
 AT_ONCE = 100
-"""At most so many runs are begun in one transaction."""
+"""At most so many runs are begun in one transaction, but those of one moment together."""
 COUNTED = 1000
 """At most so many missed moments are counted, where one run stands for all."""
 
@@ -70,10 +70,11 @@ class Due(msgspec.Struct, frozen=True):
     next_at: float
 
 
-def due(cron: Cron, first: float, now: float, missed: Missed) -> Due:
-    """What has to run at a time when `first`, and perhaps more, has come."""
+def due(cron: Cron, first: float, now: float, missed: Missed, most: int = AT_ONCE) -> Due:
+    """What has to run at a time when `first`, and perhaps more, has come; with "all" at most so many moments, and the rest next
+    time."""
     moments, found = cron.moments(first), [first]
-    while (moment := next(moments)) <= now and len(found) < (AT_ONCE if missed == "all" else COUNTED):
+    while (moment := next(moments)) <= now and len(found) < (most if missed == "all" else COUNTED):
         found.append(moment)
     if missed == "all":
         return Due(tuple(found), 0, moment)

@@ -92,7 +92,7 @@ class Schedules:
             tx = Tx(transaction, self._store, builder, EventContext(tenant=PLATFORM), self._clock)
             try:
                 moment = await self._store.timers.now(transaction)
-                await schedule.begin(tx, [moment], by_hand=True)
+                schedule.begin(tx, [moment], await schedule.whom(tx), by_hand=True)
                 await self._note(transaction, Action(verb="schedule run", by=by, why=why), schedule.service, name)
                 await tx.finish()
             finally:

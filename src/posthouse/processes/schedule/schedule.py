@@ -39,24 +39,26 @@ class Schedule:
     handler: Handler
     description: str = ""
 
-    async def begin(self, tx: Tx, moments: Sequence[float], *, missed: int = 0, by_hand: bool = False) -> None:
+    def begin(
+        self, tx: Tx, moments: Sequence[float], tenants: Collection[str], *, missed: int = 0, by_hand: bool = False
+    ) -> None:
         """Say in this transaction that the runs for some moments begin, one for each tenant. What is said twice is one
         run."""
-        tenants = await self._whom(tx)
         for moment in moments:
             at = datetime.fromtimestamp(moment, UTC)
             payload = self.event_type.payload.cls(schedule=self.name, moment=at, missed=missed, by_hand=by_hand)
-            for tenant in dict.fromkeys(tenants):
+            for tenant in tenants:
                 tx.context = EventContext(tenant=tenant)
                 tx.publish(payload, idempotency_key=f"{self.name} {at.isoformat()}")
 
-    async def _whom(self, tx: Tx) -> Collection[str]:
+    async def whom(self, tx: Tx) -> Collection[str]:
+        """For whom a moment has a run now, each once."""
         if not callable(self.tenants):
-            return self.tenants
+            return dict.fromkeys(self.tenants)
         found: object = await self.tenants(tx)
         if not isinstance(found, Collection) or isinstance(found, str) or not all(map(_is_name, found)):
             raise ConfigurationError(f"tenants= of {self.service} {self.name} names the tenants, not {found!r:.60}")
-        return found
+        return dict.fromkeys(found)
 
 
 def _is_name(tenant: object) -> bool:

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from posthouse.clock import Clock
-from posthouse.errors import StoreError
+from posthouse.errors import CommitUnknown, StoreError, StoreFull, StoreUnavailable
 from posthouse.outage import Outages
-from posthouse.processes.schedule.cron import Cron, due
+from posthouse.processes.schedule.cron import AT_ONCE, Cron, due
 from posthouse.processes.schedule.schedule import PLATFORM, Schedule
 from posthouse.pulse import Pulse
 from posthouse.seam import EnvelopeBuilder, EventContext
@@ -27,7 +27,7 @@ HELD_UP = 0.05
 """Seconds before the next try to begin what is due while somebody else has it in hand."""
 AGAIN = 10.0
 """Seconds until a schedule is tried again whose moment could not be dealt with."""
-SEEN = 60.0
+SEEN = 45.0
 """Seconds after which nobody has an expression any more that nobody said to have."""
 
 Key = tuple[str, str]
@@ -77,18 +77,24 @@ class Scheduler:
         """Deal with all that is due; in how many seconds to look again."""
         with self.pulse.doing("looking at schedules"):
             rows = {(row.service, row.name): row for row in await self._store.schedules.find()}
-        waits = [LOOK]
+        waits, away = [LOOK], None
         for key, schedule in self._schedules.items():
             if self._resting.get(key, 0.0) > self._clock.monotonic():
                 continue
             try:
                 waits.append(await self._deal(key, schedule, rows.get(key)))
                 self._resting.pop(key, None)
-            except StoreError:
-                raise
+            except (
+                StoreUnavailable,
+                StoreFull,
+                CommitUnknown,
+            ) as error:  # perhaps for this one alone: the others have their turn
+                away = error
             except Exception:
                 log.exception("%s: the schedule %s could not begin a run, and tries again", *key)
                 self._resting[key] = self._clock.monotonic() + AGAIN
+        if away is not None:
+            raise away
         self.looked = True
         return max(min(waits), 0.0)
 
@@ -107,8 +113,7 @@ class Scheduler:
                 return 0.0 if await self._fire(schedule) else HELD_UP
         if row is None or key not in self._adopted or row.now - row.seen_at > SEEN / 3:
             with self.pulse.doing(f"adopting {schedule.name}"):
-                await self._adopt(key, schedule)
-            return 0.0
+                return 0.0 if await self._adopt(key, schedule) else LOOK
         return row.due_in if row.paused_at is None else LOOK
 
     async def _fire(self, schedule: Schedule) -> bool:
@@ -118,13 +123,14 @@ class Scheduler:
             row = await table.lock(transaction, schedule.service, schedule.name, due=True)
             if row is None:
                 return False
-            found = due(Cron(row.expression, row.tz), row.next_at, row.now, schedule.missed)
             tx = Tx(
                 transaction, self._store, self._builders[schedule.service], EventContext(tenant=PLATFORM), self._clock
             )
             try:
-                if found.moments:
-                    await schedule.begin(tx, found.moments, missed=found.missed)
+                tenants = await schedule.whom(tx)
+                most = max(1, AT_ONCE // max(1, len(tenants)))
+                found = due(Cron(row.expression, row.tz), row.next_at, row.now, schedule.missed, most)
+                schedule.begin(tx, found.moments, tenants, missed=found.missed)
                 last_at = found.moments[-1] if found.moments else row.last_at
                 await table.save(transaction, replace(row, next_at=found.next_at, last_at=last_at))
                 await tx.finish()
@@ -135,8 +141,9 @@ class Scheduler:
             log.warning("%s: the schedule %s missed %d: %s", schedule.service, schedule.name, found.missed, done)
         return True
 
-    async def _adopt(self, key: Key, schedule: Schedule) -> None:
-        """Say that this process has the schedule; where the row has another expression, perhaps with ours."""
+    async def _adopt(self, key: Key, schedule: Schedule) -> bool:
+        """Say that this process has the schedule; where the row has another expression, perhaps with ours: those who had the other are
+        gone, and what has come since then is ours. False while they may be there."""
         table, cron = self._store.schedules, schedule.cron
         async with self._store.begin() as tx:
             row = await table.lock(tx, *key)
@@ -154,12 +161,15 @@ class Scheduler:
             elif (row.expression, row.tz) == (cron.expression, cron.tz):
                 await table.save(tx, replace(row, seen_at=row.now))
             elif row.paused_at is None and row.due_in <= 0:
-                return
+                return True
             elif key not in self._adopted or row.now - row.seen_at > SEEN:
-                next_at = cron.after(max(row.now, row.last_at or 0.0))
+                since = row.seen_at if key in self._adopted else max(row.now, row.last_at or 0.0)
                 await table.save(
                     tx,
-                    replace(row, expression=cron.expression, tz=cron.tz, next_at=next_at, seen_at=row.now),
+                    replace(row, expression=cron.expression, tz=cron.tz, next_at=cron.after(since), seen_at=row.now),
                 )
                 log.info("%s: the schedule %s is %r (%s) now", *key, cron.expression, cron.tz)
+            else:
+                return False
             self._adopted.add(key)
+            return True

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from posthouse import Payload, Policy, Run, Service, Tx
 from posthouse.app import app_of
-from posthouse.errors import ConfigurationError, DeskError
+from posthouse.errors import ConfigurationError, DeskError, StoreUnavailable
 from posthouse.processes.schedule import Missed, Schedule, Scheduler
 from posthouse.store.schedules import ScheduleRow
 from posthouse.testing import Harness, SyncHarness, assert_survives_crashes
@@ -244,8 +244,10 @@ async def test_a_changed_expression_takes_effect_when_a_process_with_it_starts()
         await scheduler(scene, new).look()
         row = await scene.row()
         assert (row.expression, row.next_at) == ("0 7 * * *", night(1).timestamp() + 3600)
-        await h.advance(86_400)
+        await h.advance(7_200)
         assert [f"{moment:%H:%M}" for moment in scene.moments] == ["01:30", "02:30"], "no moment twice"
+        await h.advance(86_400)  # the other process is gone
+        assert scene.moments == [night(1), night(1) + timedelta(hours=1), night(2)]
 
 
 async def test_a_moment_that_has_come_is_run_by_the_expression_that_it_came_by() -> None:
@@ -278,6 +280,58 @@ async def test_releases_beside_each_other_do_not_quarrel_and_the_one_that_stays_
             h.clock.advance(30)
             await h.settled()
         assert (await scene.row()).expression == "0 6 * * *", "the other one is gone"
+
+
+async def test_what_came_while_a_release_was_tried_and_rolled_back_is_run_by_the_one_that_stayed() -> None:
+    """The other one was there for a moment; and nobody looks again and again while it may be there."""
+    scene, tried = Scene("* * * * *"), Scene("0 0 1 1 *")
+    async with Harness(scene.hotel) as h:
+        await h.settled()
+        stayed = scheduler(scene, Scene("* * * * *"))
+        await stayed.look()
+        await scheduler(scene, tried).look()
+        assert (await scene.row()).expression == "0 0 1 1 *"
+        h.clock.advance(30)
+        assert await stayed.look() == pytest.approx(1.0), "it may be there"
+        h.clock.advance(40)
+        await stayed.look()
+        await h.settled()
+        assert scene.moments == [BEGIN + timedelta(minutes=1)]
+
+
+async def test_one_whose_tenants_cannot_be_read_keeps_no_other_waiting() -> None:
+    scene = Scene()
+
+    async def houses(tx: Tx) -> Collection[str]:
+        raise StoreUnavailable("the statement took too long")
+
+    first = Scene("0 6 * * *", tenants=houses, name="remind")
+    async with Harness(scene.hotel) as h:
+        await h.settled()
+        app = app_of(scene.hotel)
+        both = [*first.hotel.declared.schedules, *scene.hotel.declared.schedules]
+        other = Scheduler(both, app.store, app.opened.builders, app.clock)
+        await other.look()
+        h.clock.advance(night(1).timestamp() - h.clock.now())
+        with pytest.raises(StoreUnavailable):
+            await other.look()
+        rows = {row.name: row.last_at for row in await app.store.schedules.find()}
+        assert rows == {"remind": None, "night_audit": night(1).timestamp()}
+
+
+async def test_missed_moments_of_many_tenants_are_begun_in_several_transactions() -> None:
+    scene = Scene("* * * * *", missed="all", tenants=[f"t{n}" for n in range(60)])
+    async with Harness(scene.hotel) as h:
+        await h.settled()
+        app = app_of(scene.hotel)
+        other = scheduler(scene, scene)
+        await other.look()
+        h.clock.advance(180)
+        await other.look()
+        (row,) = await app.store.schedules.find()
+        assert row.last_at == (BEGIN + timedelta(minutes=1)).timestamp(), "one moment, of all tenants"
+        await h.settled()
+        assert len(scene.runs) == 180
 
 
 async def test_a_restart_repeats_nothing_and_forgets_nothing() -> None:
