@@ -30,5 +30,5 @@ def deadline_event(service: str, namespace: str | None) -> EventType[DeadlinePas
 
 
 def timer_name(of: SagaRef, deadline: str) -> str:
-    """The name of the timer of a deadline; unique per tenant."""
-    return f"saga {of.saga} {of.attempt} {of.id} {deadline}"
+    """The name of the timer of a deadline; unique per tenant: whatever is in an id, it comes last, behind words without blanks."""
+    return f"saga {of.saga} {of.attempt} {deadline.replace(' ', '-')} {of.id}"

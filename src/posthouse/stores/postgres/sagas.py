@@ -123,6 +123,7 @@ WITH clock AS MATERIALIZED (SELECT {NOW} AS now, {NOW} - $2 AS before), gone AS 
     UPDATE posthouse.saga SET purged_at = (SELECT now FROM clock), progress = '{{}}', state = '{{}}'
     WHERE ctid = ANY (ARRAY(
         SELECT o.ctid FROM posthouse.saga o WHERE o.purged_at IS NULL AND o.ended_at < (SELECT before FROM clock)
+            AND CAST(o.progress AS jsonb) -> 'deadlines' IS NULL
             AND NOT EXISTS (SELECT FROM posthouse.saga_waiting w WHERE w.tenant = o.tenant AND w.number = o.number)
         ORDER BY o.ended_at LIMIT $3 FOR UPDATE SKIP LOCKED))
     RETURNING tenant, number

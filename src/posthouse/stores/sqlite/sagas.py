@@ -86,9 +86,10 @@ TURNS = "SELECT record FROM posthouse_saga_turn WHERE number = ? ORDER BY turn"
 # How many per saga and status.
 COUNTS = "SELECT saga, status, count(*) FROM posthouse_saga WHERE purged_at IS NULL GROUP BY saga, status"
 
-# Those that ended before a time, and of which more than a tombstone is left.
+# Those that ended before a time, and of which more than a tombstone is left. What comes late may have set a deadline.
 OLD = """
 SELECT number FROM posthouse_saga s WHERE ended_at < ? AND purged_at IS NULL
+    AND json_extract(progress, '$.deadlines') IS NULL
     AND NOT EXISTS (SELECT 1 FROM posthouse_saga_waiting w WHERE w.number = s.number) ORDER BY ended_at LIMIT ?
 """
 
@@ -192,6 +193,7 @@ class SqliteSagas:
         old: Sequence[Sequence[Any]] = await self._database.select(OLD, (now - age, limit))
         if old:
             async with self._database.begin() as tx:
+                old = list(await tx.execute(OLD, (now - age, limit)))  # one may go on meanwhile: something came late
                 tx.run_many(BLANK, [(now, number) for (number,) in old])
                 tx.run_many(FORGET_TURNS, old)
                 tx.run_many(FORGET_INDEX, old)

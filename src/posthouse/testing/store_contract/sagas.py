@@ -177,6 +177,15 @@ class SagaContract(StoreFixtures):
             await store.sagas.unpark(tx, row, "e1")
         assert await store.sagas.purge(10.0, 10) == 1
 
+    async def test_what_waits_for_a_deadline_is_not_purged(self, store: Store) -> None:
+        await added(store, saga("b1"))
+        ending = replace(saga("b1"), status="completed", turn=1, deadlines={"dispute_over": Armed("e1", 5.0)})
+        assert await saved(store, ending)
+        await self.later(20)
+        assert await store.sagas.purge(10.0, 10) == 0
+        assert await saved(store, replace(ending, deadlines={}, turn=2))
+        assert await store.sagas.purge(10.0, 10) == 1
+
     async def test_a_turn_that_was_taken_is_not_taken_again(self, store: Store) -> None:
         await added(store, saga("b1"))
         async with store.begin() as tx:

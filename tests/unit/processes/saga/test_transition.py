@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from posthouse.processes.saga.deadlines import timer_name
 from posthouse.processes.saga.transition import (
     RETRY_UNDO,
     UNDO_WITHIN,
@@ -21,7 +22,7 @@ from posthouse.processes.saga.transition import (
     with_step,
 )
 from posthouse.processes.saga.turn import Mark
-from posthouse.store.sagas import ENDED, Armed, Done, SagaRow, SagaStatus, Undoing
+from posthouse.store.sagas import ENDED, Armed, Done, SagaRef, SagaRow, SagaStatus, Undoing
 
 A, B = Done("a", 1), Done("b", 2)
 
@@ -117,3 +118,9 @@ def test_a_saga_that_compensates_keeps_only_the_librarys_own_deadlines() -> None
 def test_a_completed_saga_keeps_the_note_that_it_had() -> None:
     assert completed(replace(RUNNING, note="before"), 1.0).note == "before"
     assert completed(replace(RUNNING, note="before"), 1.0, "now").note == "now"
+
+
+def test_no_two_deadlines_have_the_same_timer_whatever_is_in_an_id() -> None:
+    ids, deadlines = ("b1", "b1 stop", "stop waiting b1", "waiting b1"), ("waiting", "stop", "stop waiting", "call 1")
+    names = {timer_name(SagaRef("booking", id), deadline) for id in ids for deadline in deadlines}
+    assert len(names) == len(ids) * len(deadlines)
