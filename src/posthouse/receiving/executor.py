@@ -185,10 +185,12 @@ class Executor:
             self.due.set()  # committed: whoever runs held events may look now
 
     async def _claim_and_run(self, events: Sequence[InboundEvent], answer: Answer) -> bool:
-        """True when a held event has become due."""
+        """True when a held event has become due. What was begun outside is told whoever prepared it, also when somebody else
+        has applied or skipped the event meanwhile."""
         handler, tenant = events[0].handler, events[0].entry.tenant
         begun = self.store.begin(None if handler is None else handler.view, tenant=tenant, lazily=True)
         async with self.seam.transaction(self.consumer, begun) as tx:
             claimed = await self.claimer.claim(tx, events)
-            holds = await self.runner.run(tx, claimed.events, answer)
+            told = answer and handler is not None and handler.preparing is not None
+            holds = await self.runner.run(tx, events if told else claimed.events, answer)
             return claimed.due or holds

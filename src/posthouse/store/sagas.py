@@ -102,6 +102,8 @@ class CallOut(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     due_at: float = 0.0
     error: str = ""
     given_up: bool = False
+    doubtful: bool = False
+    """A try before the last one began, and may have been heard."""
     undoes: bool = False
 
 

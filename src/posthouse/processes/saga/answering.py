@@ -30,7 +30,12 @@ from posthouse.store.sagas import CallOut, SagaInput, SagaRow
 
 GIVEN_UP = "given up"
 """How the note of a turn begins that gave a call up."""
+EARLIER = "refused, and an earlier try may have been heard"
 SPENT = "all tries were begun, and the last was cut short"
+
+
+class Doubtful(Exception):
+    """A try was refused, after others of which nobody knows what came."""
 
 
 class Answering:
@@ -44,7 +49,7 @@ class Answering:
         """Note that a try begins: from here on the call may have been heard. None when there is nothing to call: it was
         answered, or called off, or all its tries are spent."""
         row, call = await self._out(event, tx)
-        if row is None or call is None or call.given_up:
+        if row is None or call is None or call.event_id != event.id or call.given_up:
             return None
         policy = self.of.policy_of(call.step)
         given = SagaInput(kind="call", type=call.step, event_id=event.id, call=call.turn)
@@ -60,7 +65,8 @@ class Answering:
             )
         about, more = await self._about(course, call)
         due_at = course.now + policy.deadline
-        call = replace(call, tries=call.tries + 1, begun_at=course.now, due_at=due_at)
+        doubtful = call.begun_at is not None  # whatever ended well, or did nothing, ended the call
+        call = replace(call, tries=call.tries + 1, begun_at=course.now, due_at=due_at, doubtful=doubtful)
         course.row = with_call(course.row, call)
         course.note = f"try {call.tries}"
         await self._conductor.finish(course)
@@ -74,9 +80,12 @@ class Answering:
         )
 
     async def answered(self, event: Event[object], tx: Tx, outcome: Outcome | None) -> None:
-        """What came of a try; nothing is done when none was made, or somebody else has heard of it."""
+        """What came of a try; nothing is done when none was made, or somebody else has heard of it. An answer is one, whichever
+        try it answers; a try that came to nothing tells nothing about a later one."""
         row, call = await self._out(event, tx)
         if outcome is None or row is None or call is None:
+            return
+        if call.event_id != event.id and not isinstance(outcome, Answered):
             return
         given = await self._input(tx, row, call)
         match outcome:
@@ -139,7 +148,11 @@ class Answering:
 
     async def _refused(self, course: Course, call: CallOut, words: str) -> None:
         """Nothing was done outside: there is nothing to undo of this step, and all that was done before it is undone. An undo
-        that is refused has failed."""
+        that is refused has failed. Of earlier tries a refusal says nothing: where one may have been heard, nobody knows."""
+        if call.doubtful:
+            words = f"{EARLIER}: {words}"
+            self._failed(course, call, Doubtful(words), words)
+            return
         course.row = known_after_all(course.row, call)
         course.note = f"refused: {words}"
         if call.undoes:
@@ -167,21 +180,21 @@ class Answering:
         course.report(call.step, error, words, call.tries)
 
     async def _out(self, event: Event[object], tx: Tx) -> tuple[SagaRow | None, CallOut | None]:
-        """The saga, locked, and the call that this event leads to; None where it counts no more."""
+        """The saga, locked, and the call that this event led to; None where it is not out any more."""
         wanted = event.data
         if not isinstance(wanted, CallWanted) or wanted.saga != self.of.name:
             return None, None
         row = await self._conductor.load(tx, wanted.id, attempt=wanted.attempt)
-        call = None if row is None else call_of(row, wanted.call)
-        return row, call if call is not None and call.event_id == event.id else None
+        return row, None if row is None else call_of(row, wanted.call)
 
 
 def ask_again(course: Course) -> bool:
-    """An operator wants what was given up, or waits for its next try, to be tried now, with all its tries."""
+    """An operator wants what was given up, waits for its next try, or is not answered in time, to be tried now, with all its
+    tries."""
     row = course.row
     stuck = [call for call in row.calls if call.given_up]
     if not stuck and row.status in ("running", "compensating"):
-        stuck = [call for call in row.calls if call.error]
+        stuck = [call for call in row.calls if call.error or call.due_at <= course.now]
     if stuck and not takes_in_time(row):
         course.row = replace(row, status="compensating")
     elif stuck and row.status == "partial":

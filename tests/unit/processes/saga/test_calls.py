@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
+import pytest
 
 from posthouse import Event, Reject, Service
 from posthouse.app import app_of
-from posthouse.errors import StoreCollision
+from posthouse.errors import DeskError, StoreCollision
 from posthouse.processes import Saga
-from posthouse.processes.saga.calls import Answered
+from posthouse.processes.saga.calls import Answered, Refused
 from posthouse.seam.context import context_of
 from posthouse.status import status
+from posthouse.store import InboxEntry
 from posthouse.store.sagas import SagaRow
 from posthouse.testing import Harness, given
 from posthouse.testing.histories import assert_replays, dump, histories, load
@@ -178,15 +181,109 @@ async def test_a_deadline_that_passes_while_a_call_is_out_waits_for_its_answer()
 
 async def test_a_refusal_that_comes_late_leaves_nothing_to_undo_of_its_step() -> None:
     bank = Bank()
-    bank.silent(1)
+    thinking, answer = asyncio.Event(), asyncio.Event()
+
+    async def think() -> None:
+        thinking.set()
+        await answer.wait()
+        raise Reject("account closed")
+
+    bank.before = think
     async with office(bank) as o:
-        await o.approve()
+        await o.approve(settled=False)
+        await thinking.wait()
         await app_of(o.service).sagas.cancel("claim", "c1", "fraud", tenant="t1")
         assert (await o.row()).status == "compensating"
-        bank.declines()
-        await o.h.advance(60)
+        answer.set()
+        await o.h.settled()
         assert (await o.row()).status == "cancelled"
         assert await o.said(RecallRequested) == []
+
+
+async def test_a_refusal_says_nothing_of_an_earlier_try_that_may_have_been_heard() -> None:
+    bank = Bank()
+    bank.silent(1, paying=True)
+    async with office(bank) as o:
+        await o.approve()
+        bank.declines()
+        await o.h.advance(200)
+        row = await o.row()
+        assert (row.status, row.calls[0].given_up, len(bank.paid)) == ("partial", True, 1)
+        assert "refused, and an earlier try may have been heard: account closed" in row.reason
+        assert await o.said(ClaimClosed) == [], "nothing is undone while the money may be gone"
+        bank.before = bank.after
+        await app_of(o.service).sagas.retry("claim", "c1", tenant="t1")
+        await o.h.settled()
+        assert (await o.row()).status == "completed"
+
+
+async def test_a_refusal_after_a_try_that_was_cut_short_is_not_taken_for_both() -> None:
+    service, saga = claims_of(Bank())
+    bench = Bench(service.declared.saga_types["claim"], service.namespace)
+    row = await asked(bench, saga)
+    for _ in range(2):
+        assert await bench.begin_call(row, row.calls[0])
+    await bench.answer_call(row, row.calls[0], Refused("account closed"))
+    row = bench.row_of("claim", "t1", "c1")
+    assert (row.status, len(row.calls)) == ("running", 1), "it is asked again"
+
+
+async def test_of_two_tries_at_once_the_one_that_is_answered_counts_and_not_the_one_that_is_refused() -> None:
+    bank = Bank()
+    bank.silent(1)
+    thinking, answer = bank.holds()
+    async with office(bank) as o:
+        await o.approve()
+        desk = app_of(o.service).sagas
+        await desk.retry("claim", "c1", tenant="t1")
+        await thinking.wait()
+        bank.declines()
+        await desk.retry("claim", "c1", tenant="t1")
+
+        async def refused() -> bool:
+            return (await o.row()).calls[0].error.startswith("refused")
+
+        await eventually(refused)
+        assert (await o.row()).status == "running", "no saga ends while a call is out"
+        answer.set()
+        await o.h.settled()
+        assert ((await o.row()).status, len(bank.paid)) == ("completed", 1)
+        await o.h.advance(200)
+        assert len(bank.asked) == 3, "the try that was planned is stale"
+
+
+async def test_an_answer_is_heard_also_when_the_event_that_led_to_it_was_skipped_meanwhile() -> None:
+    bank = Bank()
+    thinking, answer = bank.holds()
+    async with office(bank) as o:
+        await o.approve(settled=False)
+        await thinking.wait()
+        [call] = (await o.row()).calls
+        store = app_of(o.service).opened.ports.store
+        consumer = o.service.declared.saga_types["claim"].consumer
+        wanted = o.service.declared.sagas.call
+        entry = InboxEntry(topic=wanted.topic, tenant="t1", event_id=call.event_id, digest=b"", time=0.0)
+        async with store.begin(tenant="t1") as tx:
+            assert await store.inbox.claim(tx, consumer, [entry])
+        answer.set()
+
+        async def completed() -> bool:
+            return (await o.row()).status == "completed"
+
+        await eventually(completed)
+
+
+async def test_a_call_that_nobody_makes_any_more_is_asked_for_again_by_an_operator() -> None:
+    service, saga = claims_of(Bank())
+    bench = Bench(service.declared.saga_types["claim"], service.namespace)
+    row = await asked(bench, saga)
+    assert await bench.begin_call(row, row.calls[0])
+    with pytest.raises(DeskError, match="nothing to retry"):
+        await bench.desk.retry("claim", "c1", tenant="t1")
+    bench.clock.advance(6.0)
+    await bench.desk.retry("claim", "c1", tenant="t1")
+    row = bench.row_of("claim", "t1", "c1")
+    assert await bench.begin_call(row, row.calls[0])
 
 
 async def test_an_unknown_outcome_keeps_a_cancelled_saga_from_ending_until_it_is_known_or_settled_by_hand() -> None:
