@@ -36,11 +36,9 @@ def with_others(state: bytes, was: Mapping[str, str], stored: bytes, known: byte
 
 
 def _merge(stored: object, known: object, now: object, *, inside: bool = True) -> None:
-    """Add to `now` what only `stored` has. What stands in the same place is the same thing, unless its type changed; an item of a
-    list is wherever it is found again."""
+    """Add to `now` what only `stored` has. What stands in the same place is the same thing; an item of a list is wherever it is
+    found again."""
     if isinstance(stored, dict) and isinstance(known, dict) and isinstance(now, dict):
-        if known.get(TAG) != now.get(TAG):
-            return
         for name, value in stored.items():
             if name not in known:
                 now.setdefault(name, value)
@@ -54,11 +52,11 @@ def _merge(stored: object, known: object, now: object, *, inside: bool = True) -
 
 
 def _found(left: list[tuple[object, object]], item: object, same: Callable[[object, object], bool]) -> bool:
-    """Whether an item was there before; then it has what is unknown of it."""
-    at = next((at for at, (_, known) in enumerate(left) if same(known, item)), None)
-    if at is None:
+    """Whether an item was there before; then it has what is unknown of it. Where several may be meant, none is."""
+    places = [at for at, (_, known) in enumerate(left) if same(known, item)]
+    if not places or any(left[at] != left[places[0]] for at in places):
         return False
-    _merge(*left.pop(at), item)
+    _merge(*left.pop(places[0]), item)
     return True
 
 
@@ -66,6 +64,5 @@ def _is_same(known: object, item: object) -> bool:
     """Whether an item that changed is the one that it was: by its id, or else by its first field."""
     if not isinstance(known, dict) or not isinstance(item, dict):
         return False
-    names = [name for name in known if name != TAG]
-    by = next((name for name in names if name == "id" or name.endswith("_id")), names[0] if names else None)
+    by = "id" if "id" in known else next((name for name in known if name != TAG), None)
     return by is not None and known[by] == item.get(by)

@@ -105,7 +105,8 @@ def test_items_of_a_list_keep_what_is_unknown_of_them(lines: list[str], expected
 
 class Item(msgspec.Struct):
     label: str
-    item_id: int
+    id: int
+    shelf_id: int = 7
     pieces: int = 1
 
 
@@ -151,6 +152,28 @@ def test_an_item_that_changed_is_known_by_its_id_and_another_one_inherits_nothin
     read = new.decode(changed, "7")
     assert isinstance(read, New)
     assert [(item.label, item.paid) for item in read.items] == [("car", False), ("pencil", True), ("house", False)]
+
+
+def test_a_field_that_is_called_type_is_a_field_as_others() -> None:
+    class Kind(Saga):
+        order_id: str
+        type: str = "standard"
+
+        @starts
+        def begin(self, turn: Turn) -> None: ...
+
+    class Kinder(Kind):
+        paid: bool = False
+
+    stored = turn(declared(Kind), declared(Kinder).encode(Kinder(order_id="7", paid=True)), type="express")
+    assert declared(Kinder).decode(stored, "7") == Kinder(order_id="7", type="express", paid=True)
+
+
+def test_of_two_that_may_be_meant_none_is() -> None:
+    new = NOW.encode(Now(order_id="7", lines=[DiscountedLine("a", 1), DiscountedLine("a", 2), DiscountedLine("b", 3)]))
+    read = NOW.decode(turn(BEFORE, new, lines=[Line("a"), Line("b")]), "7")
+    assert isinstance(read, Now)
+    assert [line.discount for line in read.lines] == [0, 3]
 
 
 def test_what_is_paid_otherwise_now_has_nothing_of_what_it_was_paid_by() -> None:
