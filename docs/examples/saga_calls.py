@@ -34,7 +34,7 @@ class RecallRequested(Payload):
 
 async def pay(event: Event[ClaimApproved]) -> str:
     if event.data.cents > 1_000_000:
-        raise Reject("above the limit of the account")  # it was refused: nothing was paid
+        raise Reject("above the limit of the account", every_try=True)  # nothing was paid, nor ever is
     BANK.setdefault(event.id, event.data.cents)  # a real one sends event.id along, as the idempotency key
     return f"receipt {event.data.claim_id}"
 

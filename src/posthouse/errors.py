@@ -229,7 +229,12 @@ class RetryLater(HandlerSignal):
 
 
 class Reject(HandlerSignal):
-    """Never run the handler on this event again: it is dead at once."""
+    """Never run the handler on this event again: it is dead at once. Raised by what a saga calls, it says that this try did nothing
+    outside; with `every_try`, that no try of this call did."""
+
+    def __init__(self, *words: object, every_try: bool = False) -> None:
+        super().__init__(*words)
+        self.every_try = every_try
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:

@@ -279,7 +279,9 @@ class SagaInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str = ""
     """What the call failed with, in words."""
     refused: bool = False
-    """The outside has refused: nothing was done there."""
+    """The outside has refused: nothing was done there, by this try."""
+    every_try: bool = False
+    """Nor by any other."""
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

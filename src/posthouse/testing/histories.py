@@ -164,7 +164,7 @@ class _Replay:
         if given.kind == "call":
             await bench.begin_call(row, call)
         elif given.refused:
-            await bench.answer_call(row, call, Refused(given.error))
+            await bench.answer_call(row, call, Refused(given.error, given.every_try))
         elif given.error:
             error = ContractError(given.error) if turn.note.startswith(GIVEN_UP) else RuntimeError(given.error)
             await bench.answer_call(row, call, Failed(error, given.error))

@@ -91,9 +91,10 @@ class Answering:
         match outcome:
             case Answered(kept):
                 course = await self._heard(tx, row, call, replace(given, answer=kept))
-            case Refused(words):
-                course = self._conductor.turn(tx, row, replace(given, error=words, refused=True))
-                await self._refused(course, call, words)
+            case Refused(words, every_try):
+                refused = replace(given, error=words, refused=True, every_try=every_try)
+                course = self._conductor.turn(tx, row, refused)
+                await self._refused(course, call if not every_try else replace(call, doubtful=False), words)
             case Failed(error, words):
                 course = self._conductor.turn(tx, row, replace(given, error=words))
                 self._failed(course, call, error, words)

@@ -57,9 +57,10 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The function said by `Reject` that nothing was done outside, and that no try would help."""
+    """The function said by `Reject` that nothing was done outside by this try, or by any, and that no try would help."""
 
     words: str
+    every_try: bool = False
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -103,7 +104,7 @@ async def ask(asked: InHand) -> Outcome:
 def outcome_of(outside: OutsideCall, answer: object) -> Outcome:
     """What a function returned, or raised."""
     if isinstance(answer, Reject):
-        return Refused(words_of(answer))
+        return Refused(words_of(answer), answer.every_try)
     try:
         if isinstance(answer, Exception):
             raise answer

@@ -226,6 +226,10 @@ async def test_a_refusal_after_a_try_that_was_cut_short_is_not_taken_for_both() 
     await bench.answer_call(row, row.calls[0], Refused("account closed"))
     row = bench.row_of("claim", "t1", "c1")
     assert (row.status, len(row.calls)) == ("running", 1), "it is asked again"
+    assert await bench.begin_call(row, row.calls[0])
+    await bench.answer_call(row, row.calls[0], Refused("no payment with this key", every_try=True))
+    row = bench.row_of("claim", "t1", "c1")
+    assert (row.status, row.reason, row.calls) == ("compensated", "paid: no payment with this key", ())
 
 
 async def test_of_two_tries_at_once_the_one_that_is_answered_counts_and_not_the_one_that_is_refused() -> None:
