@@ -21,6 +21,7 @@ from posthouse.store import HeldEvent, HeldFilter
 from posthouse.testing import rehost
 from tests.faults.effect_member import desk
 from tests.faults.rebuild_member import entries, ledger
+from tests.kit.long import LONG
 from tests.kit.servers.postgres import PostgresServer
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.slow]
@@ -31,8 +32,10 @@ KILLS = 6
 class Scene:
     """Processes in one folder, on one store and one log."""
 
-    def __init__(self, folder: Path, store: str) -> None:
+    def __init__(self, folder: Path, store: str, source: str) -> None:
         self.folder = folder
+        self.source = source
+        """What is rebuilt from."""
         self.member = "rebuild_member"
         """The module whose parts are played."""
         self.store, self.broker = store, f"embedded:///{folder}/log.db?single_host=true"
@@ -60,24 +63,27 @@ class Scene:
                 process.stdout.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+PLACES = [("sqlite", "log"), ("postgres", "streams"), ("sqlite", "streams"), ("postgres", "log")]
+
+
+@pytest.fixture(params=PLACES if LONG else PLACES[:2], ids="-".join)
 def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
-    if request.param == "sqlite":
-        scene = Scene(tmp_path, f"sqlite:///{tmp_path}/ledger.db?synchronous=NORMAL")
+    """A store, and what is rebuilt from."""
+    store, source = request.param
+    if store == "sqlite":
+        scene = Scene(tmp_path, f"sqlite:///{tmp_path}/ledger.db?synchronous=NORMAL", source)
         yield scene
         scene.end()
         return
     server: PostgresServer = request.getfixturevalue("postgres_in_memory")
     with server.database() as url:
-        scene = Scene(tmp_path, url)
+        scene = Scene(tmp_path, url, source)
         yield scene
         scene.end()
 
 
-@pytest.mark.parametrize("source", ["streams", "log"])
-async def test_a_rebuild_killed_again_and_again_beside_writers_feeds_every_event_once(
-    scene: Scene, source: str
-) -> None:
+async def test_a_rebuild_killed_again_and_again_beside_writers_feeds_every_event_once(scene: Scene) -> None:
+    source = scene.source
     before = rehost(ledger, store=scene.store, broker=scene.broker, clock=app_of(ledger).clock)
     chance, model = random.Random(f"{source}"), "entries"
     try:
@@ -107,13 +113,10 @@ async def test_a_rebuild_killed_again_and_again_beside_writers_feeds_every_event
         ledger.hosted_by(before)
 
 
-@pytest.mark.parametrize("source", ["streams", "log"])
-async def test_of_every_event_a_fact_is_said_once_though_rebuilds_die_before_in_and_after_their_swaps(
-    scene: Scene, source: str
-) -> None:
+async def test_of_every_event_a_fact_is_said_once_though_rebuilds_die_before_and_in_their_swaps(scene: Scene) -> None:
     """Two swaps beside writers: each rebuild is killed on its way or in the transaction of its swap, and the service once. A
     fact that is lost is missed among what was heard, one that is repeated is there twice."""
-    scene.member = "effect_member"
+    scene.member, source = "effect_member", scene.source
     before = rehost(desk, store=scene.store, broker=scene.broker, clock=app_of(desk).clock)
     chance, model = random.Random(f"effects {source}"), "notices"
     try:
