@@ -64,12 +64,15 @@ class Armed(msgspec.Struct, frozen=True, gc=False):
 
 class Done(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A step that was done and not undone, and the turn that did it: the history holds the event of that turn. `late`: its
-    event came too late, and it is there only to be undone. `undoable`: it had an undo then."""
+    event came too late, and it is there only to be undone. `undoable`: it had an undo then. `event` is the subject of that event,
+    empty where there was none, and `answered` says whether the history has the answer of a call too."""
 
     step: str
     turn: int = 0
     late: bool = False
     undoable: bool = False
+    event: str = ""
+    answered: bool = False
 
 
 class Undoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -228,9 +231,9 @@ def progress_of(row: SagaRow) -> str:
 
 
 def shape_of(row: SagaRow) -> str:
-    """What a release must know to run it, as a hash: the steps that are done, the deadlines that are armed, the undo under way, the
+    """What a release must know to run it, as a hash: the steps that are done and what did them, the deadlines that are armed, the undo under way, the
     calls that are out, the events that wait, and the names of the fields."""
-    steps = [(done.step, done.undoable) for done in row.done]
+    steps = [(done.step, done.undoable, done.event, done.answered) for done in row.done]
     undoing = None if row.undoing is None else (row.undoing.step, row.undoing.waiting)
     fields = sorted(msgspec.json.decode(row.state, type=dict[str, msgspec.Raw])) if row.state.startswith(b"{") else []
     calls = sorted({call.step for call in row.calls})

@@ -40,6 +40,7 @@ from posthouse.processes.saga.transition import (
     call_of,
     came_late,
     completed,
+    done_by,
     failed,
     marked,
     marked_late,
@@ -257,7 +258,7 @@ class Course:
     async def finish(self, make: type[DeadlinePassed], make_call: type[CallWanted]) -> None:
         """Arm and cancel deadlines, say which calls are to be made, and save the row with the record of this turn."""
         await self._tx.settled()
-        self.row = put_off(self.row)
+        self.row = done_by(put_off(self.row), self._given, self.of.given_events)
         said = tuple(said_in(row, after) for row, after in self._tx.appended_since(self._before))
         state = self._state()
         self._wake(make)

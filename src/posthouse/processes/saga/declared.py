@@ -142,17 +142,21 @@ class SagaType:
 
     @cached_property
     def release(self) -> str:
-        """What two releases of the class differ in, as a hash: events, steps and their order, undos, deadlines and fields. Not what
-        methods do."""
-        takes = [(take.event_type.name, take.method, take.kind, take.after) for take in (*self.takes, *self.lates)]
-        undos = [
-            (undo.step, undo.method, *(kind.name for kind in (undo.until,) if kind)) for undo in self.undos.values()
-        ]
+        """What two releases of the class differ in, as a hash: events, steps and their order, undos with the facts that they wait for,
+        deadlines, calls with what they are answered, and fields. Not what methods do."""
+        started = [] if self.started_by is None else [self.started_by]
         fields = [(field.encode_name, str(field.type)) for field in msgspec.structs.fields(self.cls)]
-        events = sorted(self.event_types)
-        parts = (events, self.steps, dict(self.joins), sorted(takes), sorted(undos), sorted(self.deadlines), fields)
-        rest = (sorted(self.calls), sorted(self.renamed.items()))
-        return hashlib.blake2b(repr((*parts, *rest)).encode(), digest_size=6).hexdigest()
+        parts = (
+            self.steps,
+            dict(self.joins),
+            sorted(map(_words, (*started, *self.takes, *self.lates))),
+            sorted(map(_words, self.undos.values())),
+            sorted(self.deadlines),
+            sorted((step, _schema(call.answer)) for step, call in self.calls.items()),
+            fields,
+            sorted(self.renamed.items()),
+        )
+        return hashlib.blake2b(repr(parts).encode(), digest_size=6).hexdigest()
 
     @cached_property
     def event_types(self) -> Mapping[str, EventType[object]]:
@@ -161,6 +165,11 @@ class SagaType:
         taken = [take.event_type for take in (*started, *self.takes, *self.lates)]
         awaited = [answer for undo in self.undos.values() for answer in undo.answers]
         return {event_type.name: event_type for event_type in (*taken, *awaited)}
+
+    def events_of(self, step: str) -> Collection[str]:
+        """The subjects of the events that do a step."""
+        started = [] if self.started_by is None else [self.started_by]
+        return {take.event_type.name for take in (*started, *self.takes) if take.method == step}
 
     @cached_property
     def in_time(self) -> Mapping[str, Taken]:
@@ -284,3 +293,17 @@ class SagaType:
 
     def _read(self, state: bytes) -> Saga:
         return self._decoder.decode(under_new_names(state, self.renamed))
+
+
+def _words(one: Taken | Undo) -> str:
+    """All that is said of it, with events by their names."""
+    said = (getattr(one, name) for name in one.__struct_fields__)
+    return repr([value.name if isinstance(value, EventType) else value for value in said])
+
+
+def _schema(kind: object) -> str:
+    """A type as its JSON is, whatever it is called."""
+    try:
+        return repr(msgspec.json.schema(kind))
+    except TypeError:
+        return str(kind)

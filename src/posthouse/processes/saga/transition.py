@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from posthouse.processes.saga.turn import Mark, Wait
-from posthouse.store.sagas import CallOut, Done, SagaRow, SagaStatus, Undoing
+from posthouse.store.sagas import CallOut, Done, SagaInput, SagaRow, SagaStatus, Undoing
 
 RETRY_UNDO = "retry undo"
 """The library's own deadline: a failed undo runs again."""
@@ -192,3 +192,17 @@ def given_up(row: SagaRow, call: CallOut, words: str) -> SagaRow:
     if takes_in_time(row):
         return replace(row, status="partial", reason=f"nobody knows whether the call of {call.step} was heard: {words}")
     return replace(row, status="compensation_failed")
+
+
+def done_by(row: SagaRow, given: SagaInput, given_events: Collection[str]) -> SagaRow:
+    """Steps that the turn that ends now has done are noted with its event: the next release sees whether it can undo them."""
+    if given.kind not in ("event", "answer"):
+        return row
+
+    def noted(done: Done) -> Done:
+        if done.turn != row.turn + 1 or done.step not in given_events:
+            return done
+        return replace(done, event=given.type, answered=given.kind == "answer")
+
+    undoing = None if row.undoing is None else replace(row.undoing, of=noted(row.undoing.of))
+    return replace(row, done=tuple(map(noted, row.done)), undoing=undoing)

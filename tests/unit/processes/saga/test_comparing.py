@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,8 @@ from posthouse.events import Event
 from posthouse.processes import SagaType
 from posthouse.processes.saga.comparing import misfits
 from posthouse.processes.saga.declaring import saga_type_of
-from posthouse.store.sagas import Armed, CallOut, Done, SagaRow, Undoing, Waiting
+from posthouse.store.sagas import Armed, CallOut, Done, SagaFilter, SagaInput, SagaRow, SagaTurn, Undoing, Waiting
+from tests.kit.waiting import eventually
 
 till = Service("till")
 
@@ -29,6 +31,11 @@ class Paid(Payload):
 
 @till.event("refunded.v1", key="order_id")
 class Refunded(Payload):
+    order_id: str
+
+
+@till.event("withdrawn.v1", key="order_id")
+class Withdrawn(Payload):
     order_id: str
 
 
@@ -79,20 +86,22 @@ def declared(cls: type[Saga]) -> SagaType:
     return saga_type_of(cls, "order", service="shop", correlate="order_id", policy=Policy())
 
 
+PAID = Done("paid", 2, undoable=True, event="till.paid.v1")
+
 STORED = SagaRow(
     saga="order",
     tenant="t1",
     id="7",
     state=b'{"order_id":"7","points":1,"sum":2}',
-    done=(Done("begin", 1), Done("paid", 2, undoable=True)),
+    done=(Done("begin", 1), PAID),
     deadlines={"slow": Armed("e1", 1.0), "undo within": Armed("e2", 1.0)},
     status="compensating",
-    undoing=Undoing(of=Done("paid", 2), waiting=True),
+    undoing=Undoing(of=PAID, waiting=True),
 )
 
 
-def found(cls: type[Saga], row: SagaRow = STORED) -> list[tuple[str, str]]:
-    return [(one.judgement, one.found) for one in misfits(declared(cls), row)]
+def found(cls: type[Saga], row: SagaRow = STORED, history: Sequence[SagaTurn] | None = None) -> list[tuple[str, str]]:
+    return [(one.judgement, one.found) for one in misfits(declared(cls), row, history)]
 
 
 def test_a_field_that_nobody_knows_is_worth_a_word() -> None:
@@ -128,6 +137,145 @@ def test_an_undo_that_vanished_from_a_step_that_is_done_is_a_failure() -> None:
     row = replace(STORED, state=b'{"order_id":"7"}', deadlines={}, undoing=None)
     assert found(Keeping, row) == [("fail", "the step 'paid' is done and had an undo, and Keeping declares none")]
     assert found(Keeping, replace(row, done=(Done("begin", 1), Done("paid", 2)))) == []
+
+
+class Receipt(msgspec.Struct):
+    number: str
+
+
+async def charge(event: Event[Paid]) -> str:
+    return "r1"
+
+
+async def charge_with_receipt(event: Event[Paid]) -> Receipt:
+    return Receipt("r1")
+
+
+class Calling(Saga):
+    order_id: str
+
+    @starts
+    def begin(self, turn: Turn) -> None: ...
+
+    @step(Paid, calling=charge)
+    def paid(self, event: Event[Paid], turn: Turn, answer: str) -> None: ...
+
+    @undo(paid)
+    def refund(self, event: Event[Paid], turn: Turn, answer: str) -> None: ...
+
+
+class OtherAnswer(Saga):
+    order_id: str
+
+    @starts
+    def begin(self, turn: Turn) -> None: ...
+
+    @step(Paid, calling=charge_with_receipt)
+    def paid(self, event: Event[Paid], turn: Turn, answer: Receipt) -> None: ...
+
+    @undo(paid)
+    def refund(self, event: Event[Paid], turn: Turn, answer: Receipt) -> None: ...
+
+
+class OtherEvent(Saga):
+    """Also takes the event of before, elsewhere."""
+
+    order_id: str
+
+    @starts
+    def begin(self, turn: Turn) -> None: ...
+
+    @step(Refunded)
+    def paid(self, event: Event[Refunded], turn: Turn) -> None: ...
+
+    @undo(paid)
+    def refund(self, event: Event[Refunded], turn: Turn) -> None: ...
+
+    @on(Paid)
+    def noted(self, event: Event[Paid], turn: Turn) -> None: ...
+
+
+RUNNING = SagaRow(saga="order", tenant="t1", id="7", state=b'{"order_id":"7"}', done=(Done("begin", 1), PAID))
+
+
+def test_an_undo_must_be_given_the_event_of_its_step_and_the_answer_of_its_call() -> None:
+    assert found(First, RUNNING) == []
+    assert found(OtherEvent, RUNNING) == [
+        (
+            "fail",
+            "the step 'paid' was done by till.paid.v1, which it does not take any more, and OtherEvent.refund would be given that",
+        )
+    ]
+    assert found(Calling, RUNNING) == [
+        ("fail", "the step 'paid' was done without a call, and Calling.refund would be given its answer")
+    ]
+    assert found(Calling, replace(RUNNING, done=(replace(PAID, answered=True),))) == []
+    assert found(First, replace(RUNNING, done=(replace(PAID, event=""),))) == [
+        ("fail", "the step 'paid' was done without an event, and First.refund would be given one")
+    ]
+
+
+def test_an_undo_must_be_able_to_read_them() -> None:
+    row = replace(RUNNING, done=(replace(PAID, answered=True),))
+    paid = msgspec.Raw(b'{"order_id":"7"}')
+    came = SagaInput(kind="answer", type="till.paid.v1", event_id="e1", data=paid, answer=msgspec.Raw(b'"r1"'))
+    turn = SagaTurn(turn=2, at=1.0, input=came, status="running")
+    assert found(Calling, row, [turn]) == []
+    assert found(OtherAnswer, row, [turn]) == [
+        (
+            "fail",
+            "what the call of 'paid' was answered does not fit OtherAnswer any more: Expected `object`, got `str`",
+        )
+    ]
+    odd = replace(turn, input=replace(came, data=msgspec.Raw(b'{"order":"7"}')))
+    ((judgement, words),) = found(Calling, row, [odd])
+    assert (judgement, words[:38]) == ("fail", "the event of 'paid' does not fit: Obje")
+    assert found(Calling, row, []) == [("fail", "the step 'paid' is done, and the history has no event of it")]
+
+
+def test_releases_differ_in_what_a_call_is_answered_and_in_what_an_undo_waits_for() -> None:
+    class Bare(Saga):
+        order_id: str
+
+        @starts
+        def begin(self, turn: Turn) -> None: ...
+
+        @step(Paid)
+        def paid(self, event: Event[Paid], turn: Turn) -> None: ...
+
+    class Waits(Bare):
+        @undo(Bare.paid, until=Refunded)
+        def refund(self, event: Event[Paid], turn: Turn) -> None: ...
+
+    class Refusable(Bare):
+        @undo(Bare.paid, until=Refunded, unless=Withdrawn)
+        def refund(self, event: Event[Paid], turn: Turn) -> None: ...
+
+    several = [Calling, OtherAnswer, Bare, Waits, Refusable]
+    assert len({declared(cls).release for cls in several}) == len(several)
+    assert declared(Calling).release == declared(Calling).release
+
+
+async def test_a_start_reads_what_undos_would_be_given(tmp_path: Path) -> None:
+    service = release(tmp_path, Calling)
+    App(till, store=f"sqlite:///{tmp_path}/till.db", broker=f"embedded:///{tmp_path}/log.db")
+    async with service.running(), till.running():
+        async with service.transaction("t1") as tx:
+            await service.start_saga(tx, Calling(order_id="7"))
+        async with till.transaction("t1") as tx:
+            tx.publish(Paid(order_id="7"))
+        await eventually(lambda: _has_paid(service))
+    with pytest.raises(ConfigurationError, match="what the call of 'paid' was answered does not fit OtherAnswer"):
+        async with release(tmp_path, OtherAnswer).running():
+            pass
+    with pytest.raises(ConfigurationError, match="which it does not take any more"):
+        async with release(tmp_path, OtherEvent).running():
+            pass
+
+
+async def _has_paid(service: Service) -> bool:
+    (row,) = await app_of(service).store.sagas.find(SagaFilter())
+    return row.steps == ("begin", "paid")
 
 
 def test_an_event_that_waits_and_a_call_that_is_out_must_be_known() -> None:
