@@ -7,7 +7,8 @@ from pathlib import Path
 
 from posthouse import App, Event, Payload, Policy, Service
 from posthouse.app import app_of
-from posthouse.processes import Saga, Turn, join, starts, step
+from posthouse.errors import Reject
+from posthouse.processes import Saga, Turn, join, on, starts, step
 from posthouse.status import drained
 from posthouse.store import HeldFilter
 from posthouse.store.sagas import SagaRow
@@ -23,9 +24,14 @@ class Paid(Payload):
 
 class Packed(Payload):
     order_id: str
+    torn: bool = False
 
 
 class Sent(Payload):
+    order_id: str
+
+
+class Labelled(Payload):
     order_id: str
 
 
@@ -43,11 +49,16 @@ class Order(Saga):
 
     @step(Packed, after=paid)
     def packed(self, event: Event[Packed], turn: Turn) -> None:
+        if event.data.torn:
+            raise Reject("torn")
         self.seen += "packed "
 
-    @step(Sent, after=packed, early_within=1.0)
+    @step(Sent, after=packed)
     def sent(self, event: Event[Sent], turn: Turn) -> None:
         self.seen += "sent "
+
+    @on(Labelled, early_within=1.0)
+    def labelled(self, event: Event[Labelled], turn: Turn) -> None: ...
 
     @join(paid, sent)
     def all_done(self, turn: Turn) -> None:
@@ -57,7 +68,7 @@ class Order(Saga):
 def service_on(store: str | PostgresStore, folder: Path) -> Service:
     service = Service("shop")
     App(service, store=store, broker=f"embedded:///{folder}/log.db?single_host=true")
-    for name, cls in (("paid", Paid), ("packed", Packed), ("sent", Sent)):
+    for name, cls in (("paid", Paid), ("packed", Packed), ("sent", Sent), ("labelled", Labelled)):
         service.event(f"{name}.v1", key="order_id")(cls)
     service.saga("order", correlate="order_id", policy=Policy(first_delay=0.1, last_delay=0.1))(Order)
     return service
@@ -112,7 +123,7 @@ async def test_what_waits_is_its_tenants_and_ends_as_a_dead_letter(ground: Groun
     service = service_on(store, tmp_path)
     async with service.running():
         await say(service, Packed(order_id="o1"), tenant="a")
-        await say(service, Sent(order_id="o1"), tenant="b")
+        await say(service, Labelled(order_id="o1"), tenant="b")
         async with asyncio.timeout(PATIENCE):
             while len(await rows(service)) < 2 and not await store.held.find(HeldFilter()):
                 await drained(service)
@@ -127,5 +138,35 @@ async def test_what_waits_is_its_tenants_and_ends_as_a_dead_letter(ground: Groun
         async with asyncio.timeout(PATIENCE):
             while (row := (await rows(service))[0]).steps != ("begin", "paid", "packed"):
                 await drained(service)
-        assert [(one.tenant, one.status) for one in await rows(service)] == [("a", "running")], row
+        assert [(one.tenant, one.status) for one in await rows(service)] == [("a", "running"), ("b", "awaited")], row
+        await service.held.skip(dead[0].id)
+        async with asyncio.timeout(PATIENCE):
+            while len(await rows(service)) > 1:
+                await drained(service)
         assert ground.execute("SELECT count(*) FROM posthouse.saga_waiting") == [(0,)]
+
+
+async def test_what_waits_behind_a_dead_letter_goes_on_when_that_is_given_up(ground: Ground, tmp_path: Path) -> None:
+    """The operator works for all tenants, where they are kept apart too."""
+    owner = PostgresStore(ground.owner_url)
+    await owner.upgrade()
+    await owner.set_roles(ground.application, ground.runtime)
+    await owner.aclose()
+    store = PostgresStore(ground.application_url, isolation=True, runtime_url=ground.runtime_url)
+    service = service_on(store, tmp_path)
+    async with service.running():
+        await say(service, Packed(order_id="o1", torn=True), Packed(order_id="o1"))
+        await drained(service)
+        await start(service, "o1")
+        await say(service, Paid(order_id="o1"))
+        async with asyncio.timeout(PATIENCE):
+            while not (dead := await store.held.find(HeldFilter(state="dead"))):
+                await drained(service)
+        (row,) = await rows(service)
+        assert [(one.type, one.woken) for one in row.waiting] == [("shop.packed.v1", True), ("shop.packed.v1", False)]
+        await service.held.skip(dead[0].id)
+        async with asyncio.timeout(PATIENCE):
+            while (row := (await rows(service))[0]).steps != ("begin", "paid", "packed"):
+                await drained(service)
+        assert (row.waiting, row.deadlines) == ((), {})
+        assert [held.state for held in await store.held.find(HeldFilter())] == ["skipped"]

@@ -26,6 +26,7 @@ from posthouse.store import (
     Store,
     Transaction,
 )
+from posthouse.store.sagas import STOP_WAITING, SagaRef, timer_name, waited_for
 
 OUTLIVED = "fork: it was lost with its server, whose successor has given its number to another event"
 OUT_OF_LINE: tuple[HeldState, ...] = ("quarantined", "skipped")
@@ -54,9 +55,9 @@ class Holder:
         buried = msgspec.structs.replace(held, state=state, reason=reason)
         if not await self.put(transaction, buried):
             return False
-        await self._publish_dead(transaction, buried)
         if state == "skipped":
             await self.skip(transaction, buried, policy)
+        await self._publish_dead(transaction, buried)
         return True
 
     async def quarantine(
@@ -85,10 +86,18 @@ class Holder:
         return any(other.entry.digest == entry.digest for other in await self.store.held.find(same))
 
     async def skip(self, transaction: Transaction, held: HeldEvent, policy: Policy = DEFAULT) -> None:
-        """The key goes on without this event."""
+        """The key goes on without this event; and so do those that wait behind it for their saga."""
         if held.entry.sequence is not None:
             await self.store.inbox.advance(transaction, held.consumer, held.entry, counted=False)
         await self.unblock_next(transaction, held.consumer, held.entry, policy)
+        if (saga := waited_for(held)) is not None:
+            await self._look_again(transaction, held.entry.tenant, saga)
+
+    async def _look_again(self, transaction: Transaction, tenant: str, of: SagaRef) -> None:
+        """The saga that an event waited for is to see that this one is gone. Whoever has its row now may not have seen it, and
+        is about to set the timer anew: so the row is waited for."""
+        if await self.store.sagas.load(transaction, of.saga, tenant, of.id, attempt=of.attempt) is not None:
+            await self.store.timers.hasten(transaction, tenant, timer_name(of, STOP_WAITING))
 
     async def unblock_next(
         self, transaction: Transaction, consumer: str, entry: InboxEntry, policy: Policy = DEFAULT

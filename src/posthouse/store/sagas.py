@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Literal, Protocol, get_args
@@ -10,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from posthouse.store.held import HeldEvent
+from posthouse.store.held import WAITED, HeldEvent
 from posthouse.store.transaction import Transaction
 
 SagaStatus = Literal[
@@ -51,6 +52,34 @@ class SagaRef(msgspec.Struct, frozen=True, gc=False):
 
     def __str__(self) -> str:
         return f"{self.saga} {self.id}" + (f" (attempt {self.attempt})" if self.attempt > 1 else "")
+
+
+STOP_WAITING = "stop waiting"
+"""The library's own deadline: an event that came too early has waited long enough, or nobody stands before it any more."""
+
+
+def timer_name(of: SagaRef, deadline: str) -> str:
+    """The name of the timer of a deadline; unique per tenant: whatever is in an id, it comes last, behind words without blanks."""
+    return f"saga {of.saga} {of.attempt} {deadline.replace(' ', '-')} {of.id}"
+
+
+WAITED_FOR = "ph-saga"
+"""The header in which a held event that waited tells for which saga; ASCII, as all brokers take it."""
+
+
+def waited_for_header(of: SagaRef) -> Mapping[str, str]:
+    """What `waited_for` reads."""
+    return {WAITED_FOR: json.dumps(msgspec.to_builtins(of))}
+
+
+def waited_for(held: HeldEvent) -> SagaRef | None:
+    """The saga that a held event waited for; None when it waited for none."""
+    if not held.entry.event_id.endswith(WAITED):
+        return None
+    try:
+        return msgspec.json.decode(held.headers.get(WAITED_FOR, ""), type=SagaRef)
+    except msgspec.DecodeError:
+        return None
 
 
 class Armed(msgspec.Struct, frozen=True, gc=False):
@@ -112,7 +141,8 @@ class CallOut(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An event that came too early, and waits: for the start, for the steps before that of its `method`, or behind an earlier
-    one of its `key`. Since when and until when it may; `woken`: its turn has come, and it is taken as soon as may be."""
+    one of its `key`. Since when and until when it may; `woken`: it was handed over to those that are held, to be taken as soon
+    as may be, or as a dead letter; it is in the way until it is taken or given up."""
 
     event_id: str
     type: str

@@ -36,6 +36,10 @@ class TimerTable(Protocol):
         """Remove it; False when it has fired or never was."""
         ...
 
+    async def hasten(self, tx: Transaction, tenant: str, name: str) -> bool:
+        """Let it be due now; False when it has fired or never was."""
+        ...
+
     async def fire(self, limit: int) -> int:
         """Move due timers into the outbox, each exactly once however many schedulers ask. Returns how many. Where a row gets a
         number, the UUIDv7 of its event is drawn anew, in the row and in its envelope: an id is never older than the ids

@@ -157,8 +157,9 @@ class SagaCase(Generic[S]):
 
     @property
     def waiting(self) -> list[str]:
-        """The subjects of events that came too early, in the order of their coming."""
-        return [one.type for one in self.row.waiting]
+        """The subjects of events that came too early and wait, in the order of their coming."""
+        dead = {held.entry.event_id for held in self._bench.held.dead}
+        return [one.type for one in self.row.waiting if one.held_as not in dead]
 
     @property
     def dead_letters(self) -> list[str]:

@@ -178,6 +178,11 @@ class BenchTimers(dict[str, Timer]):
     async def cancel(self, tx: Transaction, tenant: str, name: str) -> bool:
         return self.pop(name, None) is not None
 
+    async def hasten(self, tx: Transaction, tenant: str, name: str) -> bool:
+        if (timer := self.get(name)) is not None:
+            self[name] = msgspec.structs.replace(timer, due_at=self._clock.now())
+        return timer is not None
+
 
 class BenchHeld:
     """Events whose turn has come after they waited, and dead letters; as much of a `HeldTable` as a turn uses."""
@@ -197,7 +202,7 @@ class BenchHeld:
         return False
 
     async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
-        return [held for held in self.due if held.entry.event_id == wanted.event_id]
+        return [held for held in (*self.due, *self.dead) if held.entry.event_id == wanted.event_id]
 
     async def position_of(self, tx: Transaction, consumer: str, entry: InboxEntry) -> None:
         """Nothing is known of any key."""

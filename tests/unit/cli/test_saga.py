@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from pathlib import Path
 from typing import Any
@@ -329,3 +330,56 @@ def test_events_that_came_early_are_seen_with_what_they_wait_for(stay: Project) 
     assert "1 of the saga booking were not started, and events wait for them: see `posthouse saga list" in told
     (facts,) = msgspec.json.decode(stay.run("saga", "list", TARGET, "--json").output)
     assert [one["method"] for one in facts["waiting"]] == ["paid"]
+
+
+BEHIND = """
+import asyncio
+from contextlib import AsyncExitStack
+
+from posthouse import App, Event, Payload, Saga, Service, Turn, starts, step
+from posthouse.status import drained
+from posthouse.store import HeldFilter
+
+desk = Service("desk", namespace="hotel")
+App(desk, store="sqlite:///desk.db", broker="embedded:///desk.log")
+
+@desk.event("bell.rung.v1", key="guest_id")
+class Rung(Payload):
+    guest_id: str
+
+@desk.saga("visit", correlate="guest_id", early_within=0.1)
+class Visit(Saga):
+    guest_id: str
+    @starts
+    def come(self, turn: Turn) -> None: ...
+    @step(Rung)
+    def rung(self, event: Event[Rung], turn: Turn) -> None: ...
+
+async def ring():
+    async with desk.transaction("t1") as tx:
+        tx.publish(Rung(guest_id="g"))
+    await drained(desk)
+
+async def whole():
+    async with desk.running():
+        await ring()
+        while not [held async for held in desk.held.find(HeldFilter(state="dead"))]:
+            await drained(desk)
+        async with desk.transaction("t1") as tx:
+            await desk.start_saga(tx, Visit(guest_id="g"))
+        await ring()
+"""
+
+
+def test_an_early_event_is_seen_to_wait_behind_a_dead_letter_with_what_to_do(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    project.write("behind.py", BEHIND)
+    project.forget()
+    asyncio.run(importlib.import_module("behind").whole())
+    project.forget()
+    shown = " ".join(project.run("saga", "show", "behind:desk", "visit", "g").output.split())
+    todo = "a dead letter: posthouse held retry behind:desk 1, or posthouse held skip behind:desk 1"
+    assert shown.count(todo) == 2
+    assert f"waits for hotel.desk.bell.rung.v1, which came before it, {todo}" in shown

@@ -18,9 +18,9 @@ from posthouse.cli.saga.choosing import asked_where, declared
 from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError
 from posthouse.events import timestamp
-from posthouse.processes.saga.transition import RETRY_UNDO, STOP_WAITING, UNDO_WITHIN
+from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN
 from posthouse.service import Service
-from posthouse.store.sagas import SagaFilter, SagaRef, SagaRow, SagaStatus
+from posthouse.store.sagas import STOP_WAITING, SagaFilter, SagaRef, SagaRow, SagaStatus
 
 COLUMNS = ("SAGA", "ID", "TENANT", "STATUS", "LAST STEP", "FOR", "NEXT, OR WHY")
 

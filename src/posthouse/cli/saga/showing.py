@@ -33,7 +33,7 @@ from posthouse.errors import EventError
 from posthouse.events import decode_any, timestamp
 from posthouse.processes import SagaType, SagaView
 from posthouse.processes.saga.tasks import HELP, task_in
-from posthouse.processes.saga.waiting import obstacle
+from posthouse.processes.saga.waiting import first_of_key, obstacle, obstacle_behind
 from posthouse.service import Service
 from posthouse.store import HeldEvent, HeldFilter
 from posthouse.store.sagas import Armed, CallOut, SagaFilter, SagaRow, SagaTurn, Waiting
@@ -132,7 +132,7 @@ def _show(service: Service, of: SagaType, seen: Seen, target: str, attempt: int 
     if row.waiting:
         _heading("Early events")
         for one in row.waiting:
-            say(_early(of, row, one, now))
+            say(_early(of, row, one, now, _dead(target, one, held) or _dead(target, first_of_key(row, one), held)))
     if row.calls:
         _heading("Calls that are out")
         for call in row.calls:
@@ -149,12 +149,27 @@ def _show(service: Service, of: SagaType, seen: Seen, target: str, attempt: int 
         say(sentence)
 
 
-def _early(of: SagaType, row: SagaRow, one: Waiting, now: float) -> Text:
-    """What an event waits for, and until when."""
+def _dead(target: str, one: Waiting | None, held: Sequence[HeldEvent]) -> str:
+    """What to do about one that is a dead letter; empty for another."""
+    dead = (
+        event.id for event in held if one is not None and event.entry.event_id == one.held_as and event.state == "dead"
+    )
+    id = next(dead, None)
+    return (
+        f"a dead letter: posthouse held retry {target} {id}, or posthouse held skip {target} {id}"
+        if id is not None
+        else ""
+    )
+
+
+def _early(of: SagaType, row: SagaRow, one: Waiting, now: float, dead: str = "") -> Text:
+    """What an event waits for, and until when; `dead`: it is a dead letter, or the one is that it waits behind."""
     line = Text(f"{plain(one.type)}  ", "bold").append(f"{one.event_id}  ", "dim")
     if one.woken:
-        return line.append("its turn has come")
+        return line.append(dead or "its turn has come")
     why = obstacle(of, row, one) or "its turn"
+    if dead and not obstacle_behind(of, row, one, None):
+        return line.append(f"waits for {why}, {dead}")
     return line.append(f"waits for {why}; a dead letter in {span(one.until - now)}, at {timestamp(one.until)}")
 
 

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
+from posthouse.clock import new_id
 from posthouse.events import Event
 from posthouse.processes.saga.declared import SagaType
+from posthouse.receiving import Policy
 from posthouse.receiving.holding import Holder
 from posthouse.seam import Failure
 from posthouse.sending import Tx
 from posthouse.store import WAITED, HeldEvent
+from posthouse.store.sagas import SagaRow, waited_for_header
 
 
-def after_waiting(held: HeldEvent, event: Event[object]) -> HeldEvent:
-    """An event that waited, to be run now. Its delivery is over, and its key went on: it is known under a name of its own, to
-    which its source belongs, for an id is unique with that only."""
-    name = held.entry.event_id
-    if name == event.id:
-        name = f"{name}#{hashlib.blake2b(event.source.encode(), digest_size=8).hexdigest()}"
-    entry = msgspec.structs.replace(held.entry, sequence=None, event_id=f"{name}{WAITED}")
-    return msgspec.structs.replace(held, entry=entry, state="retrying", reason="it waited for its saga", after=0.0)
+def after_waiting(held: HeldEvent, event: Event[object], row: SagaRow) -> HeldEvent:
+    """An event that waited, to be run now. Its delivery is over, and its key went on: it is known under a name of its own,
+    which nobody else can have drawn."""
+    entry = msgspec.structs.replace(held.entry, sequence=None, event_id=f"{event.id}#{new_id()}{WAITED}")
+    return msgspec.structs.replace(
+        held,
+        entry=entry,
+        headers={**held.headers, **waited_for_header(row.ref)},
+        state="retrying",
+        reason="it waited for its saga",
+        after=0.0,
+    )
 
 
-async def bury(tx: Tx, held: HeldEvent, reason: str, of: SagaType) -> None:
+async def bury(tx: Tx, held: HeldEvent, reason: str, of: SagaType, policy: Policy) -> None:
     """It is a dead letter from now on, which an operator may have run again."""
     failures, entry = tx.seam.failures, held.entry
+    state = "dead" if policy.on_dead == "stop" else "skipped"
     await Holder(tx.store, failures).dead_letter(
-        tx.transaction, msgspec.structs.replace(held, error=reason), reason, of.policy
+        tx.transaction, msgspec.structs.replace(held, error=reason), reason, policy
     )
     await tx.store.inbox.recall(tx.transaction, held.consumer, entry.topic)
     failures.report(
@@ -42,6 +48,6 @@ async def bury(tx: Tx, held: HeldEvent, reason: str, of: SagaType) -> None:
             topic=entry.topic,
             tenant=entry.tenant,
             key=entry.key,
-            command=f"posthouse held list TARGET --consumer {of.consumer} --state dead",
+            command=f"posthouse held list TARGET --consumer {of.consumer} --state {state}",
         )
     )

@@ -18,11 +18,11 @@ from posthouse.processes.saga.declared import SagaType, Taken, Undo
 from posthouse.processes.saga.recorded import input_of
 from posthouse.processes.saga.saga import Saga
 from posthouse.processes.saga.start import SagaStart, not_started, started
-from posthouse.processes.saga.transition import RETRY_UNDO, STOP_WAITING, UNDO_WITHIN, WAKE, takes_in_time
-from posthouse.processes.saga.waiting import MOST_WAITING, changed, obstacle, without
+from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN, WAKE, takes_in_time
+from posthouse.processes.saga.waiting import MOST_WAITING, obstacle, obstacle_behind, without
 from posthouse.sending import Tx
 from posthouse.store import BLOCKING, HeldFilter
-from posthouse.store.sagas import SagaInput, SagaRow, Waiting
+from posthouse.store.sagas import STOP_WAITING, SagaInput, SagaRow, Waiting
 
 
 class Conductor:
@@ -251,10 +251,13 @@ class Conductor:
         """Keep the event, whole, and let its delivery be over: it blocks nothing."""
         if tx.came is None or len(row.waiting) >= MOST_WAITING:
             raise RetryLater(f"{row.ref}: {given.type} waits for {why}")
-        held = after_waiting(tx.came(), event)
+        held = after_waiting(tx.came(), event, row)
+        one = self._waiting(tx, taken, event)
+        for known in row.waiting:
+            if known.is_same(one):
+                await tx.store.sagas.unpark(tx.transaction, row, known.held_as)
         await tx.store.sagas.park(tx.transaction, row, held)
         course = self._course(tx, row, given)
-        one = self._waiting(tx, taken, event)
         course.wait(msgspec.structs.replace(one, held_as=held.entry.event_id), why)
         await self.finish(course)
 
@@ -270,28 +273,40 @@ class Conductor:
         held = await tx.store.sagas.unpark(tx.transaction, row, one.held_as)
         if held is None:
             return False
-        await tx.store.held.hold(tx.transaction, held)
+        if not await tx.store.held.hold(tx.transaction, held):
+            raise StoreCollision(f"{row.ref}: another event is held as {held.entry.event_id}")
         await tx.store.inbox.recall(tx.transaction, held.consumer, held.entry.topic)
         tx.holds = True
         return True
 
     async def _stop_waiting(self, tx: Tx, row: SagaRow) -> SagaRow:
-        """Those that waited long enough are dead letters. One that is awake already may have become one, or run again: those
-        behind it wait on for so long; or an operator gave it up, and they go on."""
-        now = tx.clock.now()
-        for one in [one for one in row.waiting if one.until <= now]:
-            if one.woken and (await self._hand_over(tx, row, one) or await self._is_held(tx, one)):
-                later = msgspec.structs.replace(one, until=now + (one.until - one.since), since=now)
-                row = changed(row, later)
+        """Those that waited long enough are dead letters, behind which their key waits. Those that were handed over are in the
+        way for as long as they are held; what was given up is not."""
+        now, waiting, firsts = tx.clock.now(), list[Waiting](), dict[str, Waiting]()
+        for one in row.waiting:
+            if one.woken and not (await self._hand_over(tx, row, one) or await self._is_held(tx, one)):
                 continue
-            held = await tx.store.sagas.unpark(tx.transaction, row, one.held_as)
-            if held is not None:
-                reason = (
-                    f"{row.ref}: it waited {one.until - one.since:g} s for {obstacle(self.of, row, one) or 'its turn'}"
-                )
-                await bury(tx, held, reason, self.of)
-            row = without(row, one)
-        return row
+            first = firsts.get(one.key) if one.key else None
+            kept = one if one.until > now else await self._outwaited(tx, row, one, first)
+            if kept is not None:
+                waiting.append(kept)
+                firsts.setdefault(kept.key, kept)
+        return msgspec.structs.replace(row, waiting=tuple(waiting))
+
+    async def _outwaited(self, tx: Tx, row: SagaRow, one: Waiting, first: Waiting | None) -> Waiting | None:
+        """What becomes of one that waited long enough behind the first of its key; None when nobody waits behind it. One that
+        is held up only by what was handed over waits on: people know of that, if it does not run."""
+        now, long = tx.clock.now(), one.until - one.since
+        on = msgspec.structs.replace(one, since=now, until=now + long)
+        first = None if first is not None and first.woken else first
+        why = obstacle_behind(self.of, row, one, first)
+        if one.woken or not why:
+            return on
+        held = await tx.store.sagas.unpark(tx.transaction, row, one.held_as)
+        policy = self.of.policy_of(one.method)
+        if held is not None:
+            await bury(tx, held, f"{row.ref}: it waited {long:g} s for {why}", self.of, policy)
+        return None if held is None or policy.on_dead == "skip" else msgspec.structs.replace(on, woken=True)
 
     async def _is_held(self, tx: Tx, one: Waiting) -> bool:
         wanted = HeldFilter(consumer=self.of.consumer, tenant=tx.tenant, event_id=one.held_as)

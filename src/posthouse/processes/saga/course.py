@@ -22,7 +22,7 @@ from posthouse.errors import (
 from posthouse.events import Event
 from posthouse.processes.calendar import Working
 from posthouse.processes.saga.calls import CALLS_OUT, CallWanted
-from posthouse.processes.saga.deadlines import DeadlinePassed, timer_name
+from posthouse.processes.saga.deadlines import DeadlinePassed
 from posthouse.processes.saga.declared import SagaType, Undo
 from posthouse.processes.saga.recorded import event_of, said_in
 from posthouse.processes.saga.saga import Saga
@@ -30,7 +30,6 @@ from posthouse.processes.saga.tasks import index_field, open_tasks
 from posthouse.processes.saga.transition import (
     OWN_DEADLINES,
     RETRY_UNDO,
-    STOP_WAITING,
     UNDO_DEADLINES,
     UNDO_WITHIN,
     WAKE,
@@ -62,7 +61,7 @@ from posthouse.receiving.policy import Again, decide
 from posthouse.redaction import words_of
 from posthouse.seam import Failure
 from posthouse.sending import Tx
-from posthouse.store.sagas import Armed, CallOut, Done, SagaInput, SagaRow, SagaTurn, Waiting
+from posthouse.store.sagas import STOP_WAITING, Armed, CallOut, Done, SagaInput, SagaRow, SagaTurn, Waiting, timer_name
 
 NOT_ITS_OWN = (StoreUnavailable, StoreFull, CommitUnknown, TransactionClosed, DeadlineExceeded)
 """What no undo can be blamed for: the whole turn is rolled back and comes again."""

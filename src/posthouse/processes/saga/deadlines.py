@@ -6,7 +6,6 @@ import msgspec
 
 from posthouse.contracts import EventType, Terms, declare
 from posthouse.events import Subject
-from posthouse.store.sagas import SagaRef
 
 
 class DeadlinePassed(msgspec.Struct, kw_only=True):
@@ -27,8 +26,3 @@ def deadline_event(service: str, namespace: str | None) -> EventType[DeadlinePas
         """A class of its own, for it belongs to one event."""
 
     return declare(Passed, subject, key=None, topics="aggregate", terms=Terms(), internal=True)
-
-
-def timer_name(of: SagaRef, deadline: str) -> str:
-    """The name of the timer of a deadline; unique per tenant: whatever is in an id, it comes last, behind words without blanks."""
-    return f"saga {of.saga} {of.attempt} {deadline.replace(' ', '-')} {of.id}"

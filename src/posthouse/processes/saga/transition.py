@@ -7,16 +7,12 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from posthouse.processes.saga.turn import Mark, Wait
-from posthouse.store.sagas import CallOut, Done, SagaInput, SagaRow, SagaStatus, Undoing
+from posthouse.store.sagas import STOP_WAITING, CallOut, Done, SagaInput, SagaRow, SagaStatus, Undoing
 
 RETRY_UNDO = "retry undo"
 """The library's own deadline: a failed undo runs again."""
 UNDO_WITHIN = "undo within"
 """The library's own deadline: the fact that an undo waits for should have come."""
-
-
-STOP_WAITING = "stop waiting"
-"""The library's own deadline: an event has waited long enough."""
 WAKE = "wake"
 """What is said at once, rather than at a deadline: the turn of events that waited has come."""
 

@@ -16,7 +16,7 @@ MOST_WAITING = 10_000
 
 def obstacle(of: SagaType, row: SagaRow, one: Waiting) -> str:
     """What an event has to wait for, in words; empty when it may be taken now."""
-    return _obstacle(of, row, one, first_of_key(row, one))
+    return obstacle_behind(of, row, one, first_of_key(row, one))
 
 
 def first_of_key(row: SagaRow, one: Waiting) -> Waiting | None:
@@ -38,7 +38,7 @@ def woken(of: SagaType, row: SagaRow) -> SagaRow:
     awake = {
         place
         for place, (one, first) in enumerate(lined_up(row.waiting))
-        if not one.woken and not _obstacle(of, row, one, first)
+        if not one.woken and not obstacle_behind(of, row, one, first)
     }
     if not awake:
         return row
@@ -58,7 +58,8 @@ def changed(row: SagaRow, one: Waiting) -> SagaRow:
     return replace(row, waiting=tuple(one if one.is_same(other) else other for other in row.waiting))
 
 
-def _obstacle(of: SagaType, row: SagaRow, one: Waiting, first: Waiting | None) -> str:
+def obstacle_behind(of: SagaType, row: SagaRow, one: Waiting, first: Waiting | None) -> str:
+    """The same, where that is the first of its key, if there is one."""
     if row.status == "awaited":
         return "its start"
     if takes_in_time(row) and (missing := of.missing(one.method, row.steps)):

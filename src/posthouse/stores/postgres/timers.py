@@ -15,7 +15,8 @@ from posthouse.stores.postgres.transaction import BEGUN
 from posthouse.stores.rows import TIMER, shard_of_row, timer_columns, timer_of
 
 # What the clock says.
-CLOCK = f"SELECT {NOW.replace('$1', 'CAST($1 AS double precision)')}"
+MOMENT = NOW.replace("$1", "CAST($1 AS double precision)")
+CLOCK = f"SELECT {MOMENT}"
 
 # Set a timer, or move and replace the one with its name.
 SET = f"""
@@ -31,6 +32,12 @@ ON CONFLICT (tenant, name) DO UPDATE SET due_at = excluded.due_at, topic = exclu
 
 # Cancel a timer.
 CANCEL = "DELETE FROM posthouse.timer WHERE tenant = CAST($1 AS text) AND name = CAST($2 AS text) RETURNING 1"
+
+# Let a timer be due.
+HASTEN = f"""
+UPDATE posthouse.timer SET due_at = least(due_at, {MOMENT})
+WHERE tenant = CAST($2 AS text) AND name = CAST($3 AS text) RETURNING 1
+"""
 
 # Whether one is due, without waiting for another scheduler.
 ANY_DUE = f"SELECT EXISTS (SELECT 1 FROM posthouse.timer WHERE due_at <= {NOW})"
@@ -70,6 +77,10 @@ class PostgresTimers:
         theirs = tx if isinstance(tx, BEGUN) else theirs_of(self._database, tx)
         return await theirs.carry_out(_cancelling(tenant, name))
 
+    async def hasten(self, tx: Transaction, tenant: str, name: str) -> bool:
+        theirs = tx if isinstance(tx, BEGUN) else theirs_of(self._database, tx)
+        return await theirs.carry_out(_hastening(self._outbox.now(), tenant, name))
+
     async def fire(self, limit: int) -> int:
         now = self._outbox.now()
         if not (await self._database.run(ANY_DUE, now)).scalar():
@@ -94,6 +105,10 @@ class PostgresTimers:
 def _reading(now: float | None) -> Steps[float]:
     found: Any = (yield CLOCK, (now,))[0][0]
     return float(found)
+
+
+def _hastening(now: float | None, tenant: str, name: str) -> Steps[bool]:
+    return bool((yield HASTEN, (now, tenant, name)))
 
 
 def _cancelling(tenant: str, name: str) -> Steps[bool]:

@@ -26,6 +26,9 @@ ON CONFLICT (tenant, name) DO UPDATE SET due_at = excluded.due_at, topic = exclu
 # Cancel a timer.
 CANCEL = "DELETE FROM posthouse_timer WHERE tenant = ? AND name = ?"
 
+# Let a timer be due.
+HASTEN = "UPDATE posthouse_timer SET due_at = min(due_at, ?) WHERE tenant = ? AND name = ?"
+
 # When the next one is due.
 NEXT_DUE = "SELECT min(due_at) FROM posthouse_timer"
 
@@ -57,6 +60,9 @@ class SqliteTimers:
 
     async def cancel(self, tx: Transaction, tenant: str, name: str) -> bool:
         return (await tx.execute(CANCEL, (tenant, name))).rowcount > 0
+
+    async def hasten(self, tx: Transaction, tenant: str, name: str) -> bool:
+        return (await tx.execute(HASTEN, (self._clock.now(), tenant, name))).rowcount > 0
 
     async def fire(self, limit: int) -> int:
         seconds = await self.next_due()

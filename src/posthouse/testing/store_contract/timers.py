@@ -30,6 +30,18 @@ class TimerContract(StoreFixtures):
         async with store.begin() as tx:
             assert abs(await store.timers.now(tx) - self.clock.now()) < 5
 
+    async def test_a_timer_that_is_hastened_is_due_now_and_no_other_is(self, store: Store) -> None:
+        for name in ("a", "b"):
+            await set_timer(store, Timer(name=name, due_at=self.clock.now() + 60, row=row("k", event_id=name)))
+        async with failing(store) as tx:
+            assert await store.timers.hasten(tx, "t1", "b")
+        async with store.begin() as tx:
+            assert await store.timers.hasten(tx, "t1", "a")
+            assert not await store.timers.hasten(tx, "t2", "b")
+            assert not await store.timers.hasten(tx, "t1", "never was")
+        assert await store.timers.fire(10) == 1
+        assert [found.event_id for found in await drain(store)] == ["a"]
+
     async def test_a_timer_fires_once_however_many_ask(self, store: Store, other: Store) -> None:
         for number in range(10):
             await set_timer(store, Timer(name=f"n{number}", due_at=self.clock.now() + 5, row=row("k")))

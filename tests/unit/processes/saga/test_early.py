@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from posthouse import Event, Payload, Policy, Service
 from posthouse.app import app_of
 from posthouse.contracts import event_type_of
-from posthouse.errors import ConfigurationError
+from posthouse.errors import ConfigurationError, Reject
 from posthouse.events import timestamp
 from posthouse.processes import Saga, Turn, join, on, starts, step, undo
 from posthouse.processes.saga.waiting import MOST_WAITING, obstacle, woken
@@ -207,13 +207,14 @@ async def test_what_waits_too_long_is_a_dead_letter_that_can_be_run_again() -> N
             ("dead", "town.field.corn.dried.v1", "bread b: it waited 600 s for its start"),
             ("dead", "town.field.corn.cut.v1", "bread b: it waited 600 s for its start"),
         ]
-        assert [row async for row in app_of(mill).sagas.find()] == [], "nobody awaits it any more"
+        assert (await bread()).status == "awaited", "what comes now waits behind the dead letters"
         await h.publish(WANTED)
         await h.settled()
         desk = HeldEvents(app_of(mill).store)
         await desk.retry(dead[0].id)
         await h.settled()
-        assert [one.method for one in (await bread()).waiting] == ["dried"], "it waits again, for the other"
+        waiting = [(one.method, one.woken) for one in (await bread()).waiting]
+        assert waiting == [("dried", False), ("cut", True)], "it waits again, for the other"
         await desk.retry(dead[1].id)
         await h.settled()
         await h.settled()
@@ -229,6 +230,8 @@ async def test_a_mark_may_say_how_long_and_the_reason_names_the_step() -> None:
     assert case.dead_letters == ["bread b: it waited 60 s for dried"]
     case.then(status="running", deadlines={})
     assert case.waiting == []
+    await case.advance(600)
+    assert case.dead_letters == ["bread b: it waited 60 s for dried"], "once"
 
 
 async def test_when_the_saga_compensates_what_waits_is_late() -> None:
@@ -257,7 +260,35 @@ async def test_a_waiting_event_that_fails_is_tried_again_and_then_a_dead_letter_
         assert await h.held(mill) == []
 
 
-async def test_those_behind_one_that_an_operator_gave_up_go_on_when_its_time_is_over() -> None:
+async def test_nobody_awaits_a_saga_any_more_when_its_dead_letters_are_given_up() -> None:
+    async with Harness(mill, field) as h:
+        await h.publish(DRIED)
+        await h.publish(CUT)
+        await h.advance(600.0)
+        for held in await h.held(mill):
+            await HeldEvents(app_of(mill).store).skip(held.id)
+        await h.settled()
+        await h.advance(1.0)
+        assert [row async for row in app_of(mill).sagas.find()] == []
+
+
+async def test_what_comes_behind_a_dead_letter_of_its_key_is_taken_after_it() -> None:
+    async with Harness(mill, field) as h:
+        await h.publish(CUT)
+        await h.advance(600.0)
+        (dead,) = await h.held(mill)
+        await h.publish(BLESSED)
+        await h.publish(WANTED)
+        await h.advance(6_000.0)
+        assert await seen() == [], "it waits as long as the dead letter stands"
+        assert [held.state for held in await h.held(mill)] == ["dead"]
+        await HeldEvents(app_of(mill).store).retry(dead.id)
+        await h.settled()
+        await h.settled()
+        assert await seen() == ["cut", "blessed"]
+
+
+async def test_those_behind_one_that_an_operator_gave_up_go_on_at_once() -> None:
     Weather.fails = 9
     async with Harness(mill, field) as h:
         for event in (WANTED, DRIED):
@@ -270,9 +301,52 @@ async def test_those_behind_one_that_an_operator_gave_up_go_on_when_its_time_is_
         await h.advance(6.0)
         (held,) = await h.held(mill)
         await HeldEvents(app_of(mill).store).skip(held.id)
-        await h.advance(600.0)
         await h.settled()
+        await h.advance(1.0)
         assert await seen() == ["cut", "blessed"]
+        row = await bread()
+        assert (row.waiting, row.deadlines) == ((), {})
+
+
+class Hurried(Saga):
+    bread_id: str
+    seen: list[str] = msgspec.field(default_factory=list)
+
+    @starts(BreadWanted)
+    def want(self, event: Event[BreadWanted], turn: Turn) -> None: ...
+
+    @on(CornDried)
+    def dried(self, event: Event[CornDried], turn: Turn) -> None:
+        if event.data.fails:
+            raise Reject("wet")
+        self.seen.append("dried")
+
+
+async def test_where_dead_letters_are_skipped_those_behind_them_run_whether_it_failed_or_waited_too_long() -> None:
+    hurried = Service("hurried", namespace="town")
+    hurried.saga("bread", correlate="bread_id", early_within=60.0, policy=Policy(on_dead="skip"))(Hurried)
+    async with Harness(hurried, field) as h:
+        await h.publish(CornDried(bread_id="b", fails=True))
+        await h.publish(DRIED)
+        await h.publish(WANTED)
+        await h.advance(1.0)
+        row = (await app_of(hurried).sagas.show("bread", "b", tenant="t1")).row
+        assert (b'"seen":["dried"]' in row.state, row.waiting) == (True, ())
+        assert [held.state for held in await h.held(hurried)] == ["skipped"]
+        await h.publish(CornDried(bread_id="never"))
+        await h.advance(60.0)
+        assert [held.state for held in await h.held(hurried)] == ["skipped", "skipped"]
+        assert [row.id async for row in app_of(hurried).sagas.find()] == ["b"]
+
+
+async def test_nobody_can_tell_under_which_name_an_early_event_will_be_held() -> None:
+    """Or an event of that name, which a stranger sends, would pass for it in the inbox."""
+    names = set[str]()
+    for _ in range(2):
+        case = await given(mill, BreadSaga, WANTED)
+        await case._bench.take(said_by("/north", DRIED))
+        names |= {one.held_as for one in case.row.waiting}
+    assert len(names) == 2
 
 
 async def test_one_whose_turn_has_come_is_no_dead_letter_though_nobody_took_it_for_long() -> None:

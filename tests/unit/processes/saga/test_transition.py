@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from posthouse.processes.saga.deadlines import timer_name
 from posthouse.processes.saga.transition import (
     RETRY_UNDO,
     UNDO_WITHIN,
@@ -22,7 +21,7 @@ from posthouse.processes.saga.transition import (
     with_step,
 )
 from posthouse.processes.saga.turn import Mark
-from posthouse.store.sagas import ENDED, Armed, Done, SagaRef, SagaRow, SagaStatus, Undoing
+from posthouse.store.sagas import ENDED, Armed, Done, SagaRef, SagaRow, SagaStatus, Undoing, timer_name
 
 A, B = Done("a", 1), Done("b", 2)
 
