@@ -106,12 +106,13 @@ class Done(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class Undoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The compensation that a saga stands at: what is undone, how often its undo failed, and whether it was called and waits
-    for its fact. `error` is what it failed with last."""
+    for its fact. `error` is what it failed with last. `fact` is the one that came while its call was out."""
 
     of: Done
     attempts: int = 0
     waiting: bool = False
     error: str = ""
+    fact: str = ""
 
     @property
     def step(self) -> str:

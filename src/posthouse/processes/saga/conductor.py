@@ -197,7 +197,9 @@ class Conductor:
             course.undo_is_over()
             await course.compensate()
         elif undo is not None and undo.unless is not None and undo.unless.name == given.type:
-            course.undo_was_refused()
+            course.undo_was_refused(given.type)
+        elif (asked := self._calling(row)) is not None and given.type in (fact.name for fact in asked.answers):
+            course.undo_forestalled(asked)
         elif takes_in_time(row) and in_time is not None:
             await course.run(in_time.method, event)
         elif not takes_in_time(row) and too_late is not None:
@@ -211,6 +213,12 @@ class Conductor:
     def _awaiting(self, row: SagaRow) -> Undo | None:
         """The undo that was called and waits for its fact."""
         return None if row.undoing is None or not row.undoing.waiting else self.of.undos.get(row.undoing.step)
+
+    def _calling(self, row: SagaRow) -> Undo | None:
+        """The undo whose call has begun, and is not answered."""
+        undo = None if row.undoing is None else self.of.undos.get(row.undoing.step)
+        begun = {call.step for call in row.calls if call.undoes and call.begun_at is not None}
+        return undo if undo is not None and undo.method in begun else None
 
     def _undoes_late(self, taken: Taken) -> bool:
         """Of a step that calls outside, an event that comes late has done nothing: nobody was called."""

@@ -41,6 +41,7 @@ from posthouse.processes.saga.transition import (
     completed,
     done_by,
     failed,
+    forestalled,
     marked,
     marked_late,
     next_undo,
@@ -240,15 +241,21 @@ class Course:
         """The fact that the undo waited for has come."""
         self.row = undone(self.row)
 
+    def undo_forestalled(self, undo: Undo) -> None:
+        """The fact has come, and the call of the undo is not answered: it counts when that is."""
+        self.note = "came before the call was answered, for which it is kept"
+        if self.row.undoing is not None and (undo.until is None or self.row.undoing.fact != undo.until.name):
+            self.row = forestalled(self.row, self._given.type)
+
     def undo_took_too_long(self) -> None:
         """That fact did not come in time."""
         undo = self.of.undos[standing_at(self.row).step]
         fact = "its fact" if undo.until is None else undo.until.name
         self._give_up(f"{undo.method}: {fact} did not come within {undo.within:g} s")
 
-    def undo_was_refused(self) -> None:
+    def undo_was_refused(self, fact: str) -> None:
         """The fact came that says that it will not."""
-        self._give_up(f"{self.of.undos[standing_at(self.row).step].method}: {self._given.type} came: it was refused")
+        self._give_up(f"{self.of.undos[standing_at(self.row).step].method}: {fact} came: it was refused")
 
     def check(self) -> None:
         """Raises what keeps the state from being stored."""
@@ -378,7 +385,12 @@ class Course:
 
     def _has_undone(self, undo: Undo) -> bool:
         self._undone.append(undo.method)
-        if undo.until is not None:
+        fact = "" if self.row.undoing is None else self.row.undoing.fact
+        if undo.unless is not None and fact == undo.unless.name:
+            self.row = awaiting(self.row)
+            self.undo_was_refused(fact)
+            return False
+        if undo.until is not None and fact != undo.until.name:
             self.row = awaiting(self.row)
             self._set_for[UNDO_WITHIN] = undo.within
             return False

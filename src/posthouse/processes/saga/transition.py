@@ -95,6 +95,12 @@ def awaiting(row: SagaRow) -> SagaRow:
     return replace(row, undoing=Undoing(of=standing_at(row), waiting=True))
 
 
+def forestalled(row: SagaRow, fact: str) -> SagaRow:
+    """The fact that the undo will wait for has come while its call is out; what says that it is undone outweighs what says that
+    it will not be."""
+    return row if row.undoing is None else replace(row, undoing=replace(row.undoing, fact=fact))
+
+
 def attempted(row: SagaRow, attempts: int, error: str) -> SagaRow:
     """The undo failed, and will run again."""
     return replace(row, undoing=Undoing(of=standing_at(row), attempts=attempts, error=error))

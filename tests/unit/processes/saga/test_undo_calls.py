@@ -10,6 +10,7 @@ from posthouse.errors import ConfigurationError
 from posthouse.processes import Saga, Turn, on, starts, step, undo
 from posthouse.testing import Harness, assert_survives_crashes, given
 from posthouse.testing.histories import assert_replays, dump, histories, load
+from posthouse.testing.sagas import SagaCase
 
 
 class Approved(Payload):
@@ -152,6 +153,92 @@ async def test_an_undo_whose_call_is_never_answered_is_given_up_by_its_policy_an
     for _ in range(2):
         await case.answer("refunded", TimeoutError("no answer"))
     (await case.resume(note="refunded by letter")).then(status="compensated", published=DONE[1:], calls=[])
+
+
+class Confirmed(Payload):
+    claim_id: str
+
+
+class Denied(Payload):
+    claim_id: str
+
+
+def confirmed_claims() -> tuple[Service, type[Saga]]:
+    """A service whose refund is called for, and then confirmed by a fact, or denied."""
+    made = Service("claims")
+    names: dict[str, type[Payload]] = {
+        "approved": Approved,
+        "withdrawn": Withdrawn,
+        "confirmed": Confirmed,
+        "denied": Denied,
+    }
+    for name, cls in names.items():
+        made.event(f"claim.{name}.v1", key="claim_id")(cls)
+
+    @made.saga("claim", correlate="claim_id", policy=Policy(first_delay=10.0, last_delay=10.0, max_attempts=2))
+    class Claim(Saga):
+        claim_id: str
+
+        @starts
+        def register(self, turn: Turn) -> None: ...
+
+        @step(Approved)
+        def paid(self, event: Event[Approved], turn: Turn) -> None: ...
+
+        @undo(paid, calling=ask_back, until=Confirmed, unless=Denied, within=60.0)
+        def refunded(self, event: Event[Approved], turn: Turn, refund: str) -> None: ...
+
+        @on(Withdrawn)
+        def withdrawn(self, event: Event[Withdrawn], turn: Turn) -> None:
+            turn.compensate("withdrawn")
+
+    return made, Claim
+
+
+async def ask_back(event: Event[Approved]) -> str:
+    return "refund 1"
+
+
+async def refunding(*, begun: bool = True) -> SagaCase[Saga]:
+    """A claim whose refund was asked for; its first try has failed."""
+    service, saga = confirmed_claims()
+    case = await given(service, saga(claim_id="c1"), Approved(claim_id="c1"), Withdrawn(claim_id="c1"))
+    if begun:
+        await case.answer("refunded", TimeoutError("no answer"))
+    return case.then(status="compensating", calls=["refunded"])
+
+
+async def test_a_fact_that_comes_before_the_answer_of_the_undo_is_not_waited_for_again() -> None:
+    case = await refunding()
+    (await case.when(Confirmed(claim_id="c1"))).then(status="compensating", calls=["refunded"])
+    await case.when(Denied(claim_id="c1"))  # too late: it was confirmed
+    (await case.answer("refunded", "refund 1")).then(status="compensated", calls=[])
+
+
+async def test_a_denial_that_comes_before_the_answer_of_the_undo_fails_it_when_that_comes() -> None:
+    case = await refunding()
+    await case.when(Denied(claim_id="c1"))
+    (await case.answer("refunded", "refund 1")).then(status="compensation_failed", calls=[])
+    assert case.row.undoing is not None
+    assert case.row.undoing.error == "refunded: claims.claim.denied.v1 came: it was refused"
+    await case.retry()
+    (await case.answer("refunded", "refund 1")).then(status="compensating", calls=[])
+    (await case.when(Confirmed(claim_id="c1"))).then(status="compensated")
+
+
+async def test_a_fact_that_comes_before_the_call_of_the_undo_began_is_of_something_else() -> None:
+    case = await refunding(begun=False)
+    await case.when(Confirmed(claim_id="c1"))
+    (await case.answer("refunded", "refund 1")).then(status="compensating", calls=[])
+
+
+async def test_a_fact_that_came_while_nobody_knew_of_the_call_counts_when_it_is_answered_after_all() -> None:
+    case = await refunding()
+    await case.answer("refunded", TimeoutError("no answer"))
+    await case.when(Confirmed(claim_id="c1"))
+    case.then(status="compensation_failed")
+    await case.retry()
+    (await case.answer("refunded", "refund 1")).then(status="compensated", calls=[])
 
 
 def test_an_undo_of_a_step_without_an_event_calls_nobody() -> None:
