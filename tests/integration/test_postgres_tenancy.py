@@ -173,7 +173,7 @@ def test_rows_of_another_tenant_cannot_be_deleted(isolated: Ground, table: str) 
 def test_the_application_has_only_the_rights_it_needs(isolated: Ground, right: str) -> None:
     allowed = {table for table, rights in APPLICATION.items() if right in rights}
     found = isolated.execute(f"""
-        SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'posthouse'::regnamespace AND c.relkind IN ('r', 'p')
+        SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'posthouse'::regnamespace AND c.relkind IN ('r', 'p', 'v')
         AND has_table_privilege('{isolated.application}', c.oid, '{right}')""")
     assert {name for (name,) in found} == allowed
 

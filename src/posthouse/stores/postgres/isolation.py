@@ -72,13 +72,13 @@ FROM (SELECT t::text AS name, t::oid AS id FROM posthouse.tenant_tables() t) t J
 ORDER BY t.name
 """
 
-# What a role may do with each of our tables.
+# What a role may do with each of our tables and views.
 RIGHTS = """
 SELECT c.relname::text, ARRAY(
     SELECT p.name FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) p (name)
     WHERE has_table_privilege(CAST($1 AS name), c.oid, p.name)
         OR (p.name = 'REFERENCES' AND has_any_column_privilege(CAST($1 AS name), c.oid, p.name)))
-FROM pg_class c WHERE c.relnamespace = to_regnamespace('{schema}') AND c.relkind IN ('r', 'p') ORDER BY c.relname
+FROM pg_class c WHERE c.relnamespace = to_regnamespace('{schema}') AND c.relkind IN ('r', 'p', 'v') ORDER BY c.relname
 """
 
 # Views that the application may read and whose owner is shown everything; a materialised one holds everything anyway.

@@ -31,6 +31,7 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "saga_turn": ("SELECT", "INSERT", "DELETE"),
     "saga_waiting": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "saga_index": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    "saga_view": ("SELECT",),
     "stream": ("SELECT", "INSERT", "UPDATE"),
     "stream_event": ("SELECT", "INSERT", "DELETE"),
     "stream_archive": ("SELECT", "INSERT", "DELETE"),
@@ -42,7 +43,7 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "action": ("INSERT",),
     "snapshot": ("SELECT", "INSERT", "UPDATE", "DELETE"),
 }
-"""What the application may do with each table; with one that is not named here, nothing."""
+"""What the application may do with each table or view; with one that is not named here, nothing."""
 
 RUNTIME: Sequence[str] = ("SELECT", "INSERT", "UPDATE", "DELETE")
 """What the runtime may do with every table but the list of migrations, which it may read."""

@@ -58,3 +58,21 @@ CREATE TABLE posthouse_saga_waiting (
     event BLOB NOT NULL,
     PRIMARY KEY (number, event_id)
 ) WITHOUT ROWID;
+
+-- Where each stands, tombstones left out, for queries of the user: a promise, in docs/sagas.md column by column. Deadlines of our
+-- own have a space in their names.
+CREATE VIEW posthouse_saga_view AS
+SELECT s.saga, s.tenant, s.id, s.attempt,
+    NOT EXISTS (SELECT 1 FROM posthouse_saga n
+        WHERE n.saga = s.saga AND n.tenant = s.tenant AND n.id = s.id AND n.attempt > s.attempt) AS newest,
+    s.status, s.reason, CAST(s.state AS TEXT) AS state,
+    (SELECT json_group_array(json_extract(d.value, '$[0]')) FROM json_each(s.progress, '$.done') d) AS done,
+    (SELECT json_group_array(json_object(
+        'type', json_extract(w.value, '$.type'), 'step', json_extract(w.value, '$.method'),
+        'since', json_extract(w.value, '$.since'), 'until', json_extract(w.value, '$.until')))
+        FROM json_each(s.progress, '$.waiting') w) AS waiting,
+    coalesce(json_extract(s.progress, '$.tasks'), '{}') AS tasks,
+    (SELECT json_group_object(d.key, json_extract(d.value, '$.due_at')) FROM json_each(s.progress, '$.deadlines') d
+        WHERE instr(d.key, ' ') = 0) AS deadlines,
+    s.parent_saga, s.parent_id, s.parent_attempt, s.started_at, s.changed_at, s.ended_at, s.number
+FROM posthouse_saga s WHERE s.purged_at IS NULL;
