@@ -59,14 +59,17 @@ class Harness:
 
     `store` is the URL of a PostgreSQL database that was made for tests, as the fixture `posthouse_store` gives it: then all
     services share it, as those of one App do, and handlers may take whatever they take in production.
+
+    `schedules=False` leaves out what runs again and again: a test of something else need not go through every moment of it.
     """
 
     @checked
-    def __init__(self, *services: Service, store: str = IN_MEMORY) -> None:
+    def __init__(self, *services: Service, store: str = IN_MEMORY, schedules: bool = True) -> None:
         if not services:
             raise ConfigurationError("a Harness needs a service: Harness(orders, …)")
         self.services = services
         self._store = store
+        self._schedules = schedules
         self.clock = ManualClock()
         self.broker = MemoryBroker(clock=self.clock)
         self._before: list[App] = []
@@ -108,7 +111,7 @@ class Harness:
             store = await self._opened(self.store_of(services[0]))
             App(*services, store=store, broker=self.broker, clock=self.clock, settings=settings, seam=seam)
         for app in apps_of(self.services):
-            self._runtimes.append(await app.opened.prepare())
+            self._runtimes.append(self.runs_as(await app.opened.prepare()))
 
     async def _opened(self, url: str) -> str | Store:
         if url != self._store or url == IN_MEMORY:
@@ -123,12 +126,19 @@ class Harness:
         for service, before in zip(self.services, self._before, strict=False):
             service.hosted_by(before)
 
+    def runs_as(self, runtime: Runtime) -> Runtime:
+        """What is run of an App; for a harness that leaves out more."""
+        return runtime if self._schedules else dataclasses.replace(runtime, schedules=None)
+
     def store_of(self, service: Service) -> str:
         """The URL of a service's store; for a harness that has them elsewhere."""
         return self._store
 
     async def publish(self, payload: object, *, tenant: str = "t1", correlation: str | None = None) -> str:
-        """Say a fact as its owner would; returns its id. The owner may be a service that is not in this harness."""
+        """Say a fact as its owner would; returns its id. The owner may be a service that is not in this harness.
+
+        Without `tenant` it is of `t1`, which is not the default tenant of a service: where you leave tenants out, and so start
+        a saga for `default`, say tenant="default", or the saga will not hear of it."""
         event_type = event_type_for(payload)
         for service in self.services:
             if service.name == event_type.subject.service:

@@ -31,17 +31,25 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
     of: int
     violations: Sequence[Violation]
+    ends: Mapping[str, int]
+    """How many runs ended with which status; an empty one: no saga was started."""
 
     @property
     def whole(self) -> bool:
         """Whether every order was played."""
         return self.runs == self.of
 
+    @property
+    def started(self) -> bool:
+        """Whether in any of them a saga was started: without one, invariants have nothing to look at."""
+        return any(status not in ("", "awaited") for status in self.ends)
+
     def __str__(self) -> str:
         count = f"all {self.runs:,} orders" if self.whole else f"{self.runs:,} of about {self.of:,} orders"
         kinds = Counter(violation.what for violation in self.violations)
         broken = len({violation.order for violation in self.violations})
-        told = [f"  {number:,} × {what}" for what, number in kinds.most_common()]
+        ended = ", ".join(f"{number:,} {status or 'never started'}" for status, number in sorted(self.ends.items()))
+        told = [f"  they ended: {ended}", *(f"  {number:,} × {what}" for what, number in kinds.most_common())]
         first = {violation.what: violation for violation in reversed(self.violations)}
         return "\n".join([f"{count} played, {broken:,} of them break an invariant", *told, *map(str, first.values())])
 
@@ -77,8 +85,8 @@ async def assert_every_order(
     `meanwhile` names may happen, once; two such disturbances in a run at most, beside one deadline. `before` is done first,
     step by step, with everything arriving at once.
 
-    In the end `invariants` are asked. A saga that stands still, and a fact that was given up, are always violations. Raises
-    OrdersBroken, an AssertionError, when there are any.
+    In the end `invariants` are asked. A saga that stands still, a run without an end, a fact that was given up, and a play in
+    which no saga was ever started are always violations. Raises OrdersBroken, an AssertionError, when there are any.
 
     Up to `limit` runs are played; if there are more orders, these are drawn at random, the same ones for the same `seed`.
     `only` is the order of a violation, to play it again alone.
@@ -86,6 +94,8 @@ async def assert_every_order(
     scene = Scene(start, invariants, tuple(partners), tuple(neighbours), tuple(before), dict(meanwhile or {}))
     trees = _Trees(Play(service, saga, scene), random.Random(seed))
     orders = await (trees.all(limit) if only is None else trees.one(only))
+    if not orders.started:
+        orders = msgspec.structs.replace(orders, violations=[*orders.violations, _nothing_played(saga, start)])
     if orders.violations:
         raise OrdersBroken(orders)
     return orders
@@ -101,8 +111,8 @@ class _Trees:
     async def one(self, order: str) -> Orders:
         """An order that is known."""
         wait, given = _read(order)
-        [(_, violations)] = await self._play.batch([Choices(given)], wait)
-        return Orders(runs=1, of=1, violations=violations)
+        [played] = await self._play.batch([Choices(given)], wait)
+        return Orders(runs=1, of=1, violations=played.violations, ends={played.status: 1})
 
     async def all(self, limit: int) -> Orders:
         """Trees that can be walked whole are, and of the others a share."""
@@ -115,6 +125,7 @@ class _Trees:
             runs=sum(orders.runs for orders in found),
             of=sum(orders.of for orders in found),
             violations=[violation for orders in found for violation in orders.violations],
+            ends=sum((Counter(orders.ends) for orders in found), Counter()),
         )
 
     async def _tree(self, wait: Wait | None, share: int) -> Orders:
@@ -125,15 +136,16 @@ class _Trees:
         """Where runs may turn off, and when their turn is: the likelier, the sooner (Efraimidis and Spirakis, 2006)."""
         known: set[tuple[int, ...]] = set()
         played: set[tuple[int, ...]] = set()
-        guess, broken = 0.0, list[Violation]()
+        guess, broken, ends = 0.0, list[Violation](), Counter[str]()
         while some:
             batch = await self._play.batch(some, wait)
-            guess = guess or sum(choices.below for choices, _ in batch) / len(batch)
-            for choices, violations in batch:
+            guess = guess or sum(one.choices.below for one in batch) / len(batch)
+            for choices, status, violations in batch:
                 if choices.path in played:
                     continue
                 played.add(choices.path)
                 broken += violations
+                ends[status] += 1
                 known.update(choices.path[:length] for length in range(len(choices.path) + 1))
                 ahead |= {path: self._chance.random() ** (1 / weight) for weight, path in choices.siblings()}
             ahead = {path: turn for path, turn in ahead.items() if path not in known}
@@ -142,7 +154,12 @@ class _Trees:
             known.update(soonest)
             some = [Choices(path, self._chance) for path in soonest]
         of = max(round(guess), len(played) + len(ahead)) if ahead else len(played)
-        return Orders(runs=len(played), of=of, violations=broken)
+        return Orders(runs=len(played), of=of, violations=broken, ends=ends)
+
+
+def _nothing_played(saga: type[Saga], start: Deed) -> Violation:
+    words = f"nothing was played: {start.__name__} started no {saga.__name__} for the tenant that it was given"
+    return Violation(what=words, order="", story=["no saga was started"])
 
 
 def _read(order: str) -> tuple[Wait | None, list[int]]:

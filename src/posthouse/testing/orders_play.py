@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
@@ -74,7 +75,7 @@ class Ending:
         return next(partner for partner in self._run.world.partners if isinstance(partner, kind))
 
 
-Invariants = Callable[[Ending], Iterable[str] | Awaitable[Iterable[str]]]
+Invariants = Callable[[Ending], Iterable[str] | AsyncIterable[str] | Awaitable[Iterable[str]]]
 """What is wrong with an ending, in sentences; none when all is well."""
 
 
@@ -108,6 +109,14 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join([f"{self.what}, in the order {self.order!r}:", *lines])
 
 
+class Played(NamedTuple):
+    """One run that came to its end."""
+
+    choices: Choices
+    status: str
+    violations: Sequence[Violation]
+
+
 class Run:
     """One run: its tenant, its choices, what was said in it, and its story."""
 
@@ -123,6 +132,8 @@ class Run:
         """How the saga stood when it waited and was disturbed, or might have been."""
         self.waited = 0.0
         """Seconds that passed while nothing was under way, and are not told yet."""
+        self.moving = False
+        """Whether there was no end to it, or to one beside it."""
 
     def tell(self, words: str) -> None:
         """What happens next."""
@@ -153,14 +164,15 @@ class Play:
         self._partners = {partner: heard_by(partner) for partner in scene.partners}
         self._failing: set[str] = set()
         self._unheard: set[str] = set()
+        self._tenants = itertools.count()
         self.rounds = 0
         """The most moves that a run had before it waited by itself."""
         self.pauses: set[float] = set()
         """For how many seconds deadlines were set, those of undos among them."""
 
-    async def batch(self, some: Sequence[Choices], wait: Wait | None) -> list[tuple[Choices, Sequence[Violation]]]:
+    async def batch(self, some: Sequence[Choices], wait: Wait | None) -> list[Played]:
         """Play runs side by side: they share the clock, and nothing else."""
-        runs = [Run(f"run-{number}", choices, self._partners) for number, choices in enumerate(some)]
+        runs = [Run(f"run-{next(self._tenants)}", choices, self._partners) for choices in some]
         async with GatedHarness(self._service, *self._scene.neighbours, gated=self._gated) as harness:
             for deed in self._scene.before:
                 for run in runs:
@@ -172,7 +184,7 @@ class Play:
                     await self._scene.start(harness, run.tenant)
                 await self._to_the_end(harness, runs, wait)
             dead = [held for held in await harness.held(self._service) if held.state not in ("retrying", "waiting")]
-            return [(run.choices, await self._judged(harness, run, wait, dead)) for run in runs]
+            return [await self._judged(harness, run, wait, dead) for run in runs]
 
     async def _to_the_end(self, harness: GatedHarness, runs: Sequence[Run], wait: Wait | None) -> None:
         """Move by move; when no run has any left, time passes."""
@@ -192,6 +204,8 @@ class Play:
                     run.waited += seconds
             else:
                 return
+        for run in runs:
+            run.moving = True
 
     async def _listen(self, harness: GatedHarness, runs: Sequence[Run]) -> None:
         """Let partners answer, until nobody has more to say; then look how the sagas stand."""
@@ -278,18 +292,24 @@ class Play:
     async def _cancel(self, row: SagaRow) -> None:
         await app_of(self._service).sagas.cancel(row.saga, row.id, "cancelled in the play", tenant=row.tenant)
 
-    async def _judged(
-        self, harness: Harness, run: Run, wait: Wait | None, dead: Sequence[HeldEvent]
-    ) -> Sequence[Violation]:
+    async def _judged(self, harness: Harness, run: Run, wait: Wait | None, dead: Sequence[HeldEvent]) -> Played:
         ending = Ending(harness, run, [held for held in dead if held.entry.tenant == run.tenant])
-        found = self._scene.invariants(ending)
-        wrong = list(await found if inspect.isawaitable(found) else found)
+        wrong = await _said_by(self._scene.invariants(ending))
         wrong += [f"{held.type} was given up: {held.reason}, {held.error}" for held in ending.dead]
         if any(row.status in ("running", "compensating") and not row.deadlines and not row.tasks for row in run.rows):
             wrong.append("the saga stands still, and says so to nobody")
+        if run.moving:
+            wrong.append(f"it has not come to an end after {ROUNDS} moves, or one that was played beside it has not")
         where = "" if wait is None else f"{wait.at}+{wait.seconds:g}/"
         order = where + ".".join(map(str, run.choices.path))
-        return [Violation(what=what, order=order, story=run.story) for what in wrong]
+        violations = [Violation(what=what, order=order, story=run.story) for what in wrong]
+        return Played(run.choices, ending.status, violations)
+
+
+async def _said_by(found: Iterable[str] | AsyncIterable[str] | Awaitable[Iterable[str]]) -> list[str]:
+    if isinstance(found, AsyncIterable):
+        return [what async for what in found]
+    return list(await found if inspect.isawaitable(found) else found)
 
 
 async def _nothing() -> None:

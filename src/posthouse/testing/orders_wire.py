@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Collection, Sequence
 
 import msgspec
@@ -12,6 +13,7 @@ from posthouse.broker import ACCEPTED, Frame, Verdict
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import Clock
 from posthouse.events import Event, decode_any
+from posthouse.runtime import Runtime
 from posthouse.service import Service
 from posthouse.status import Status
 from posthouse.testing.harness import HELD_UP, Harness, Unsettled
@@ -96,8 +98,12 @@ class GatedHarness(Harness):
     """A harness whose broker has a gate. What waits there does not move."""
 
     def __init__(self, *services: Service, gated: Collection[str]) -> None:
-        super().__init__(*services)
+        super().__init__(*services, schedules=False)  # they are no answer of the world, and go on for ever
         self.broker: GatedBroker = GatedBroker(self.clock, gated)
+
+    def runs_as(self, runtime: Runtime) -> Runtime:
+        """No saga is forgotten: one that has ended is looked at when those beside it have, whenever that is."""
+        return dataclasses.replace(super().runs_as(runtime), saga_retention=None)
 
     async def settled(self, timeout: float = PATIENCE) -> Status:
         """Wait until two looks in a row see nothing that moves."""

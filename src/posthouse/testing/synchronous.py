@@ -20,9 +20,10 @@ class SyncHarness:
     """`with SyncHarness(shop, store=posthouse_store) as harness`: every method is the Harness's, and waits. Publish from the test with
     `outbox.add_now`, or with `publish` here."""
 
-    def __init__(self, *services: Service, store: str = IN_MEMORY) -> None:
+    def __init__(self, *services: Service, store: str = IN_MEMORY, schedules: bool = True) -> None:
         self._services = services
         self._store = store
+        self._schedules = schedules
         self._thread: LoopThread
 
     @property
@@ -40,7 +41,7 @@ class SyncHarness:
         return self
 
     async def _entered(self) -> Harness:
-        return await Harness(*self._services, store=self._store).__aenter__()
+        return await Harness(*self._services, store=self._store, schedules=self._schedules).__aenter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from posthouse import App, Event, Payload, Policy, Service, Tx
+from posthouse import App, Event, Payload, Policy, Run, Service, Tx
 from posthouse.app import app_of
 from posthouse.errors import ConfigurationError
 from posthouse.testing import Harness, Unsettled
@@ -159,3 +159,18 @@ async def test_a_handler_without_annotations_is_called_with_what_it_takes() -> N
         await harness.publish(made(key="k"))
         await harness.settled()
     assert seen == [("k", [(1,)])]
+
+
+async def test_schedules_can_be_left_out_and_cost_nothing_then() -> None:
+    every_minute = Service("minutes")
+    ran: list[Run] = []
+
+    @every_minute.every("* * * * *")
+    async def tick(run: Run, tx: Tx) -> None:
+        ran.append(run)
+
+    async with Harness(every_minute, schedules=False) as harness:
+        await harness.advance(365 * 86_400)
+    async with Harness(every_minute) as harness:
+        await harness.advance(120)
+    assert len(ran) == 2

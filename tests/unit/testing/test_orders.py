@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from posthouse import Event, Payload, Saga, Service, Turn, Tx, deadline, starts, step, undo
+from posthouse import Event, Payload, Run, Saga, Service, Turn, Tx, deadline, starts, step, undo
 from posthouse.errors import ConfigurationError
 from posthouse.testing import Ending, Harness, Orders, OrdersBroken, assert_every_order, hears
 
@@ -14,6 +14,8 @@ shop = Service("shop")
 stock = Service("stock")
 till = Service("till")
 waiter = Service("waiter")
+nightly = Service("nightly")
+knocker = Service("knocker")
 
 
 @shop.event("order.placed.v1", key="order")
@@ -28,6 +30,21 @@ class Shipped(Payload):
 
 @shop.event("order.dropped.v1", key="order")
 class Dropped(Payload):
+    order: str
+
+
+@nightly.event("order.placed.v1", key="order")
+class PlacedAtNight(Payload):
+    order: str
+
+
+@knocker.event("door.knocked.v1", key="order")
+class Knocked(Payload):
+    order: str
+
+
+@knocker.event("knock.heard.v1", key="order")
+class Heard(Payload):
     order: str
 
 
@@ -85,6 +102,60 @@ shop.saga("order", correlate="order")(Order)
 waiter.saga("patient", correlate="order")(Patient)
 
 
+class NightOrder(Saga):
+    """Of a service that does something every night: it may wait longer than ended sagas are kept."""
+
+    order: str
+
+    @starts
+    def place(self, turn: Turn) -> None:
+        turn.publish(PlacedAtNight(order=self.order))
+        turn.set(self.overdue)
+
+    @deadline(120 * 86_400.0)
+    def overdue(self, turn: Turn) -> None:
+        turn.compensate("overdue")
+
+    @step(Taken)
+    def paid(self, event: Event[Taken], turn: Turn) -> None:
+        turn.complete()
+
+
+nightly.saga("order", correlate="order")(NightOrder)
+counted: list[Run] = []
+
+
+@nightly.every("30 2 * * *")
+async def count_the_stock(run: Run, tx: Tx) -> None:
+    counted.append(run)
+
+
+class Knocking(Saga):
+    """It has no end."""
+
+    order: str
+
+    @starts
+    def knock(self, turn: Turn) -> None:
+        turn.publish(Knocked(order=self.order))
+
+    @step(Heard)
+    def heard(self, event: Event[Heard], turn: Turn) -> None:
+        turn.publish(Knocked(order=self.order))
+
+
+knocker.saga("knocking", correlate="order")(Knocking)
+
+
+class NightTill:
+    @hears(PlacedAtNight)
+    def takes(self, said: PlacedAtNight) -> Taken:
+        return Taken(order=said.order)
+
+    @hears(PlacedAtNight)
+    def sleeps(self, said: PlacedAtNight) -> None: ...
+
+
 class Stock:
     def __init__(self) -> None:
         self.packed = 0
@@ -107,6 +178,16 @@ class Till:
 async def place(harness: Harness, tenant: str) -> None:
     async with shop.transaction(tenant) as tx:
         await shop.start_saga(tx, Order(order="o1"))
+
+
+async def place_at_night(harness: Harness, tenant: str) -> None:
+    async with nightly.transaction(tenant) as tx:
+        await nightly.start_saga(tx, NightOrder(order="o1"))
+
+
+async def knock(harness: Harness, tenant: str) -> None:
+    async with knocker.transaction(tenant) as tx:
+        await knocker.start_saga(tx, Knocking(order="o1"))
 
 
 async def wait_for_ever(harness: Harness, tenant: str) -> None:
@@ -215,6 +296,65 @@ async def test_what_happens_meanwhile_happens_at_any_point_and_before_the_start_
         limit=100,
     )
     assert {"1 packed, compensated", "2 packed, compensated"} <= seen
+
+
+async def test_schedules_are_not_played_and_every_run_ends_as_it_would_without_them() -> None:
+    seen: set[str] = set()
+
+    def note(end: Ending) -> Iterator[str]:
+        seen.add(end.status)
+        yield from ()
+
+    orders = await assert_every_order(
+        nightly, NightOrder, start=place_at_night, partners=[NightTill], invariants=note, limit=40
+    )
+    assert (orders.runs, sum(orders.ends.values()), set(orders.ends)) == (40, 40, seen)
+    assert seen == {"completed", "compensated", "cancelled"}
+    assert not counted
+
+
+async def test_a_play_that_starts_no_saga_is_broken_and_not_green() -> None:
+    async def place_elsewhere(harness: Harness, tenant: str) -> None:
+        await place(harness, "elsewhere")
+
+    orders = await broken(start=place_elsewhere, invariants=anything_goes, limit=5)
+    assert [violation.what for violation in orders.violations] == [
+        "nothing was played: place_elsewhere started no Order for the tenant that it was given"
+    ]
+    assert "never started" in str(orders)
+
+
+async def test_a_run_without_an_end_says_so() -> None:
+    class Echo:
+        @hears(Knocked)
+        def knocks_again(self, said: Knocked) -> Heard:
+            return Heard(order=said.order)
+
+    with pytest.raises(OrdersBroken, match="it has not come to an end after 200 moves"):
+        await assert_every_order(knocker, Knocking, start=knock, partners=[Echo], invariants=anything_goes, only="")
+
+
+async def test_invariants_may_be_an_asynchronous_generator_or_function() -> None:
+    async def told(end: Ending) -> AsyncIterator[str]:
+        yield "told"
+
+    async def listed(end: Ending) -> list[str]:
+        return ["told"]
+
+    for invariants in (told, listed):
+        orders = await broken(invariants=invariants, limit=3)
+        assert [violation.what for violation in orders.violations] == ["told"] * 3
+
+
+async def test_no_two_runs_of_a_play_are_the_same_tenant() -> None:
+    seen: list[str] = []
+
+    def note(end: Ending) -> Iterator[str]:
+        seen.append(end.tenant)
+        yield from ()
+
+    await assert_every_order(shop, Order, start=place, partners=[Stock, Till], invariants=note, limit=40)
+    assert len(seen) == len(set(seen)) >= 40
 
 
 async def test_a_neighbour_runs_its_own_handlers() -> None:
