@@ -334,7 +334,7 @@ class Opened:
             return []
         if releases := {of.consumer: of.release for of in self._saga_types()}:
             await appear(store, releases, self.clock.now())
-        found = (await compare_stored(store, self._declared_sagas())).checks()
+        found = [*(await compare_stored(store, self._declared_sagas())).checks(), *await self._same_sagas()]
         left = await self._left_to_others()
         return [
             replace(one, judgement="warn")
@@ -342,6 +342,24 @@ class Opened:
             and (self.settings.saga_misfits == "start" or one.name.removeprefix("saga ") in left)
             else one
             for one in found
+        ]
+
+    async def _same_sagas(self) -> list[Check]:
+        """Sagas of other services that are kept in this store under the name of one of ours: they would be taken for ours."""
+        others = {of for one in await self.ports.store.workers.read() for of in one.releases} - {
+            of.consumer for of in self._saga_types()
+        }
+        names = {service.name for service in self.services}
+        theirs = {saga: service for service, _, saga in (of.partition(".") for of in others) if service not in names}
+        return [
+            Check(
+                name=f"saga {of.name}",
+                found=f"the service {theirs[of.name]} has sagas of this name in the same store",
+                judgement="fail",
+                fix="rename one, or give each service a store of its own; if the service was renamed, start it with saga_misfits='start'",
+            )
+            for of in self._saga_types()
+            if of.name in theirs
         ]
 
     async def _left_to_others(self) -> set[str]:
@@ -475,7 +493,7 @@ def clashes(services: Sequence[Service]) -> list[str]:
         named.update(("aggregate", name) for name in declared.aggregates)
         named.update(("projection", projection.name) for projection in declared.projections.values())
     return [
-        f"{count} of the services of one App have the {kind} {name!r}: rename one, or give them Apps of their own"
+        f"{count} of the services of one App have the {kind} {name!r}: rename one, or give each an App with a store of its own"
         for (kind, name), count in named.items()
         if count > 1
     ]

@@ -1532,7 +1532,7 @@ def count(event, model): ...""",
         Mistake(
             "app two same",
             'App(orders, orders, store="sqlite://"); await app_of(orders).open()',
-            "2 of the services of one App have the service 'orders': rename one, or give them Apps of their own",
+            "2 of the services of one App have the service 'orders': rename one, or give each an App with a store of its own",
         ),
         Mistake(
             "store is broker",

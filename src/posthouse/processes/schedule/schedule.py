@@ -14,6 +14,7 @@ from posthouse.processes.schedule.run import RunDue, run_of
 from posthouse.receiving import Handler
 from posthouse.receiving.handler import Call
 from posthouse.seam import EventContext, Seam
+from posthouse.seam.deadline import on_loop
 from posthouse.sending import Tx
 from posthouse.store import Store, Transaction
 
@@ -22,6 +23,10 @@ Tenants = Collection[str] | Callable[[Tx], Awaitable[Collection[str]]]
 
 PLATFORM = "platform"
 """Whose transaction it is in which a moment is dealt with."""
+
+
+WHOM_WITHIN = 10.0
+"""Seconds that the function has to name them: the row is locked meanwhile, and the other schedules of the process wait."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,7 +60,7 @@ class Schedule:
         """For whom a moment has a run now, each once."""
         if not callable(self.tenants):
             return dict.fromkeys(self.tenants)
-        found: object = await self.tenants(tx)
+        found = await on_loop(self.tenants(tx), WHOM_WITHIN, f"tenants= of {self.service} {self.name}")
         if not isinstance(found, Collection) or isinstance(found, str) or not all(map(_is_name, found)):
             raise ConfigurationError(f"tenants= of {self.service} {self.name} names the tenants, not {found!r:.60}")
         return dict.fromkeys(found)

@@ -256,6 +256,20 @@ def test_releases_differ_in_what_a_call_is_answered_and_in_what_an_undo_waits_fo
     assert declared(Calling).release == declared(Calling).release
 
 
+async def test_a_start_refuses_a_saga_whose_name_another_service_has_in_the_same_store(tmp_path: Path) -> None:
+    """Rows have no other name: it would be told of the other's that there is one with this id."""
+    await two_are_running(tmp_path)
+    with pytest.raises(
+        ConfigurationError, match="the service shop has sagas of this name in the same store; rename one"
+    ):
+        async with release(tmp_path, First, name="billing").running():
+            pass
+    async with release(tmp_path, First).running():
+        pass
+    async with release(tmp_path, First, name="store", saga_misfits="start").running():
+        pass
+
+
 async def test_a_start_reads_what_undos_would_be_given(tmp_path: Path) -> None:
     service = release(tmp_path, Calling)
     App(till, store=f"sqlite:///{tmp_path}/till.db", broker=f"embedded:///{tmp_path}/log.db")
@@ -291,8 +305,8 @@ def test_a_state_that_does_not_decode_is_a_failure() -> None:
     assert found(Demanding) == [("fail", "the state does not fit Demanding: Object missing required field `currency`")]
 
 
-def release(folder: Path, cls: type[Saga], **settings: object) -> Service:
-    service = Service("shop")
+def release(folder: Path, cls: type[Saga], *, name: str = "shop", **settings: object) -> Service:
+    service = Service(name)
     App(
         service,
         store=f"sqlite:///{folder}/store.db",

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from posthouse import Payload, Policy, Run, Service, Tx
 from posthouse.app import app_of
 from posthouse.errors import ConfigurationError, DeskError, StoreUnavailable
-from posthouse.processes.schedule import Missed, Schedule, Scheduler
+from posthouse.processes.schedule import Missed, Schedule, Scheduler, schedule
 from posthouse.store.schedules import ScheduleRow
 from posthouse.testing import Harness, SyncHarness, assert_survives_crashes
 
@@ -317,6 +317,30 @@ async def test_one_whose_tenants_cannot_be_read_keeps_no_other_waiting() -> None
             await other.look()
         rows = {row.name: row.last_at for row in await app.store.schedules.find()}
         assert rows == {"remind": None, "night_audit": night(1).timestamp()}
+
+
+async def test_one_whose_tenants_nobody_names_is_given_up_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(schedule, "WHOM_WITHIN", 0.05)
+    scene = Scene()
+
+    async def houses(tx: Tx) -> Collection[str]:
+        await asyncio.Event().wait()
+        return ["t1"]
+
+    first = Scene("0 6 * * *", tenants=houses, name="remind")
+    async with Harness(scene.hotel) as h:
+        await h.settled()
+        app = app_of(scene.hotel)
+        both = [*first.hotel.declared.schedules, *scene.hotel.declared.schedules]
+        other = Scheduler(both, app.store, app.opened.builders, app.clock)
+        await other.look()
+        h.clock.advance(night(1).timestamp() - h.clock.now())
+        await other.look()
+        rows = {row.name: row.last_at for row in await app.store.schedules.find()}
+        assert rows == {"remind": None, "night_audit": night(1).timestamp()}
+        assert "the schedule remind could not begin a run, and tries again" in caplog.text
 
 
 async def test_missed_moments_of_many_tenants_are_begun_in_several_transactions() -> None:
