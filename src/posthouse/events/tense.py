@@ -73,7 +73,8 @@ def _past_word(word: str) -> str | None:
         return None
     if word.endswith("ing") and len(word) > 5:
         stem = word[:-3]
-        return _IRREGULAR.get(stem) or _IRREGULAR.get(stem + "e") or stem + "ed"
+        single = stem[:-1] if stem[-1] == stem[-2] else stem
+        return _IRREGULAR.get(stem) or _IRREGULAR.get(stem + "e") or _IRREGULAR.get(single) or stem + "ed"
     if word.endswith("s") and not word.endswith("ss") and len(word) > 3:
         return _past_word(word[:-1])
     return _IRREGULAR.get(word) or _regular(word)

@@ -140,7 +140,9 @@ class Plant(Harness):
         while left:
             for task in left:
                 task.cancel()
-            _, left = await asyncio.wait(left, timeout=0.01)
+            ended, left = await asyncio.wait(left, timeout=0.01)
+            for task in ended:  # asked, so that nobody reports what killed them as never retrieved
+                _ = task.cancelled() or task.exception()
 
     async def _start(self) -> None:
         """Open everything anew, as a new process does: nothing that was only in memory is known any more."""

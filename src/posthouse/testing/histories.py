@@ -18,7 +18,7 @@ from posthouse.processes.calendar import Working
 from posthouse.processes.saga.answering import GIVEN_UP
 from posthouse.processes.saga.calls import Answered, Failed, Refused
 from posthouse.processes.saga.recorded import event_of
-from posthouse.processes.saga.transition import RETRY_UNDO, call_of
+from posthouse.processes.saga.transition import RETRY_UNDO, STOP_WAITING, call_of
 from posthouse.seam import EventContext
 from posthouse.service import Service
 from posthouse.store.sagas import SagaFilter, SagaInput, SagaRow, SagaTurn, Said
@@ -208,9 +208,11 @@ class _Replay:
 
     def _waits(self, turn: SagaTurn) -> dict[str, float | datetime | None]:
         """Deadlines with their seconds or moments; not those of a failed undo, which are drawn anew each time, nor those by a
-        calendar, which may have other holidays today."""
+        calendar, which may have other holidays today; and not when to look at what waits, which follows from the moment."""
         found: dict[str, float | datetime | None] = {}
         for name, wait in turn.deadlines_set.items():
+            if name == STOP_WAITING:
+                continue
             by_calendar = isinstance(self._of.deadlines.get(name), Working) and isinstance(wait, datetime)
             drawn = name == RETRY_UNDO or by_calendar
             found[name] = None if drawn else wait if isinstance(wait, datetime) else round(float(wait), 6)

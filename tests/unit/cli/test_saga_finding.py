@@ -130,6 +130,68 @@ def test_tasks_tell_who_should_act_what_for_and_until_when(insurer: Project) -> 
     assert "no saga of claims waits for 'claims-manger'. Did you mean 'claims-manager'?" in wrong.stderr
 
 
+LATE = """
+import asyncio
+
+from posthouse import Policy
+from posthouse.app import app_of
+from posthouse.status import drained
+from insurer import *
+
+
+async def whole():
+    async with claims.running():
+        async with claims.transaction("t1", correlation="monday") as tx:
+            await claims.start_saga(tx, ClaimSaga(claim_id="c 2"))
+        await app_of(claims).sagas.cancel("claim", "c 2", "a mistake", tenant="t1")
+        async with claims.transaction("t1", correlation="tuesday") as tx:
+            await claims.start_saga(tx, ClaimSaga(claim_id="c 2"))
+        async with claims.transaction("t1", correlation="monday") as tx:
+            tx.publish(ClaimApproved(claim_id="c 2"))
+        async with claims.transaction("t1", correlation="tuesday") as tx:
+            tx.publish(ClaimClosed(claim_id="c 2"))
+        await drained(claims)
+
+
+def main():
+    asyncio.run(whole())
+"""
+
+NEEDY = """    @undo(approved)
+    def recall(self, event: Event[ClaimApproved], turn: Turn) -> None:
+        raise ValueError("the bank is closed")
+
+    @step(ClaimSigned"""
+
+
+def test_an_older_attempt_that_waits_for_a_person_is_led_to_wherever_it_is_named(insurer: Project) -> None:
+    text = (insurer.folder / "insurer.py").read_text(encoding="utf-8")
+    broken = text.replace("    @step(ClaimSigned", NEEDY).replace(
+        'operator="claims-desk",', 'operator="claims-desk",\n    policy=Policy(max_attempts=1),'
+    )
+    insurer.write("insurer.py", broken.replace("import Event,", "import Event, Policy,"))
+    insurer.write("drive.py", LATE)
+    drive(insurer)
+    to_it = f"{TARGET} claim 'c 2' --tenant t1 --attempt 1"
+    tasks = insurer.run("saga", "tasks", TARGET, columns=160).stdout
+    assert "claim c 2 (attempt 1)" in tasks
+    assert f"posthouse saga show {to_it}\n" in tasks
+    listed = insurer.run("saga", "list", TARGET, "--status", "compensation_failed", columns=160).stdout
+    assert "c 2 (attempt 1)" in listed
+    newest = insurer.run("saga", "show", TARGET, "claim", "c 2", columns=160).stdout
+    assert (
+        "It is completed: nothing is left to do.\nIts attempt 1 is compensation_failed, and waits for claims-desk:"
+        in newest
+    )
+    assert f"posthouse saga show {to_it}\n" in newest
+    first = insurer.run("saga", "show", TARGET, "claim", "c 2", "--attempt", "1", columns=160).stdout
+    assert f"posthouse saga retry {to_it}\n" in first
+    refused = insurer.run("saga", "retry", TARGET, "claim", "c 2", columns=160)
+    assert refused.exit_code == 2
+    assert "there is nothing to retry" in refused.stderr
+    assert f"posthouse saga show {to_it}\n" in refused.stderr
+
+
 def test_nobody_has_a_task_when_nothing_waits(insurer: Project) -> None:
     insurer.write(
         "drive.py",

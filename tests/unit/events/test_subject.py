@@ -87,6 +87,7 @@ def test_build_keeps_the_same_rules() -> None:
         ("shop.orders.order.place.v1", "'place' is not past tense; did you mean 'placed'?"),
         ("booking.check_in.v1", "did you mean 'checked_in'?"),
         ("orders.order.shipping.v1", "did you mean 'shipped'?"),
+        ("orders.batch.running.v1", "did you mean 'run'?"),
         ("orders.order.creation.v1", "'creation' is not past tense. An event"),
         ("orders.order.place.v1", "if this is one, say so: Service(…, not_past=['order.place'])"),
         ("a.b", "has 2 tokens; write [namespace.]service.[aggregate.]verb_past.vN"),

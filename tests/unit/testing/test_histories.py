@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from posthouse import Event, Payload, Policy, Service
@@ -211,6 +212,19 @@ async def test_an_undo_whose_fact_did_not_come_is_given_up_again() -> None:
     await case.advance(60)
     assert case.row.status == "compensation_failed"
     await assert_replays(reservation, [SagaView(row=case.row, history=case.history)])
+
+
+async def test_the_moment_at_which_an_early_event_was_noted_is_no_difference() -> None:
+    """The clock goes on between the arrival of an event and its turn."""
+    release = Release()
+    async with Harness(release.shop) as harness:
+        await harness.publish(release.paid(order_id="o1"), tenant="t1")
+        await harness.settled()
+        found = [view async for view in histories(release.shop)]
+    (early,) = found[0].history
+    moved = msgspec.structs.replace(early, deadlines_set={"stop waiting": 3600.000017})
+    assert early.deadlines_set.keys() == moved.deadlines_set.keys()
+    await assert_replays(Release().shop, [SagaView(row=found[0].row, history=[moved])])
 
 
 async def test_a_history_of_the_kit_can_be_replayed_too() -> None:

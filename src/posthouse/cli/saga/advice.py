@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from posthouse.processes import SagaType
+from posthouse.processes.saga.tasks import HELP
 from posthouse.store.sagas import SagaRow
 
 
-def advice(
-    of: SagaType, row: SagaRow, target: str, held: Sequence[int] = (), *, attempt: int | None = None
-) -> Iterator[str]:
+def advice(of: SagaType, row: SagaRow, target: str, held: Sequence[int] = ()) -> Iterator[str]:
     """One sentence each, with the command to type where there is one."""
-    name = f"{target} {row.saga} {row.id} --tenant {row.tenant}" + (f" --attempt {attempt}" if attempt else "")
+    name = f"{target} {of.asked_as(row)}"
     if unknown := [call.step for call in row.calls if call.given_up]:
         yield f"Nobody knows whether the call of {' and '.join(unknown)} was heard: do not take it for failed."
         yield f"  ask again, with the same key: posthouse saga retry {name}"
@@ -41,6 +40,14 @@ def advice(
             yield from _running(of, row, name)
     if held:
         yield f"An event for it is held: posthouse held show {target} {held[0]}"
+
+
+def of_others(of: SagaType, others: Sequence[SagaRow], target: str) -> Iterator[str]:
+    """What of other attempts of the same id waits for an operator."""
+    for row in others:
+        if HELP in row.tasks:
+            yield f"Its attempt {row.attempt} is {row.status}, and waits for {of.operator}:"
+            yield f"  posthouse saga show {target} {of.asked_as(row)}"
 
 
 def _compensating(of: SagaType, row: SagaRow, name: str) -> Iterator[str]:

@@ -45,6 +45,12 @@ async def chosen(service: Service, saga: str, id: str, tenant: str | None, attem
     return next(iter(found.values()))
 
 
+async def other_attempts(service: Service, row: SagaRow) -> list[SagaRow]:
+    """Those of the same id."""
+    every = SagaFilter(saga=row.saga, id=row.id, tenant=row.tenant, tombstones=True)
+    return [other async for other in app_of(service).sagas.find(every) if other.attempt != row.attempt]
+
+
 def asked_where(given: Sequence[str]) -> dict[str, str]:
     """What `--where field=value` says, given several times."""
     pairs = [one.partition("=") for one in given]

@@ -12,10 +12,11 @@ from posthouse.app import app_of
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, By, Why, Yes
 from posthouse.cli.output import confirm, print_json, say
-from posthouse.cli.saga.advice import advice
-from posthouse.cli.saga.choosing import Attempt, SagaId, SagaName, Tenant, chosen, declared
+from posthouse.cli.saga.advice import advice, of_others
+from posthouse.cli.saga.choosing import Attempt, SagaId, SagaName, Tenant, chosen, declared, other_attempts
 from posthouse.cli.saga.looking import summary
 from posthouse.cli.target import Target, load
+from posthouse.errors import DeskError
 from posthouse.operators import operator_name
 from posthouse.processes import SagaInstances
 from posthouse.store.sagas import SagaRow, SagaTurn
@@ -110,21 +111,25 @@ def _decide(
     service = load(target)
     of = declared(service, saga)
 
-    async def work() -> tuple[SagaRow, SagaRow, SagaTurn]:
+    async def work() -> tuple[SagaRow, SagaRow, SagaTurn, list[str]]:
         async with opened([service]):
             before = await chosen(service, saga, id, tenant, attempt)
-            after = await act(app_of(service).sagas, before, by or operator_name())
+            others = [] if attempt else list(of_others(of, await other_attempts(service, before), target))
+            try:
+                after = await act(app_of(service).sagas, before, by or operator_name())
+            except DeskError as error:
+                raise DeskError("\n".join([str(error), *others])) from error
             *_, turn = await app_of(service).store.sagas.history(saga, before.tenant, id, attempt=before.attempt)
-            return before, after, turn
+            return before, after, turn, others
 
-    before, after, turn = asyncio.run(work())
+    before, after, turn, others = asyncio.run(work())
     if as_json:
         print_json({**summary(after), "was": before.status, "turn": turn})
         return
     say(_done(before, after, turn))
     for said in turn.published:
         say(f"  it says {said.type}, which leaves with `posthouse run`")
-    for sentence in advice(of, after, target, attempt=attempt):
+    for sentence in (*advice(of, after, target), *others):
         say(sentence)
 
 

@@ -82,7 +82,7 @@ def list_sagas(
         return
     if rows:
         now = app_of(service).clock.now()
-        print_table(COLUMNS, [_row(row, now) for row in rows[:limit]])
+        print_table(COLUMNS, [_row(service, row, now) for row in rows[:limit]])
         say("")
     _sum(counts, wanted, shown=len(rows))
     if len(rows) > limit:
@@ -142,14 +142,15 @@ def called(deadline: str) -> str:
     return OWN.get(deadline, deadline)
 
 
-def _row(row: SagaRow, now: float) -> tuple[Cell, ...]:
+def _row(service: Service, row: SagaRow, now: float) -> tuple[Cell, ...]:
     due = min(row.deadlines.items(), key=lambda item: item[1].due_at, default=None)
     failed = row.undoing.error if row.undoing is not None else ""
     following = "" if due is None else f"{called(due[0])} in {span(due[1].due_at - now)}"
     early = counted(len(row.waiting), "early event") if row.waiting else ""
+    of = service.declared.saga_types.get(row.saga)
     return (
         row.saga,
-        row.id if row.attempt == 1 else f"{row.id} (attempt {row.attempt})",
+        row.id if of is None else of.named(row),
         row.tenant,
         status_text(row.status),
         row.steps[-1] if row.done else "",

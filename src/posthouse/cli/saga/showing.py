@@ -25,8 +25,8 @@ from posthouse.cli.output import (
     span,
     state_text,
 )
-from posthouse.cli.saga.advice import advice
-from posthouse.cli.saga.choosing import Attempt, SagaId, SagaName, Tenant, chosen, declared
+from posthouse.cli.saga.advice import advice, of_others
+from posthouse.cli.saga.choosing import Attempt, SagaId, SagaName, Tenant, chosen, declared, other_attempts
 from posthouse.cli.saga.looking import COLOURS, called, status_text, summary
 from posthouse.cli.target import Target, load
 from posthouse.errors import EventError
@@ -36,7 +36,7 @@ from posthouse.processes.saga.tasks import HELP, task_in
 from posthouse.processes.saga.waiting import first_of_key, obstacle, obstacle_behind
 from posthouse.service import Service
 from posthouse.store import HeldEvent, HeldFilter
-from posthouse.store.sagas import Armed, CallOut, SagaFilter, SagaRow, SagaTurn, Waiting
+from posthouse.store.sagas import Armed, CallOut, SagaRow, SagaTurn, Waiting
 
 
 class Seen(NamedTuple):
@@ -68,7 +68,7 @@ def show(
         known = {"state": state, "history": view.history, "held": held_facts, "children": children}
         print_json({**summary(view.row), **known})
     else:
-        _show(service, of, seen, target, attempt)
+        _show(service, of, seen, target)
 
 
 async def _look(service: Service, of: SagaType, id: str, tenant: str | None, attempt: int | None) -> Seen:
@@ -78,9 +78,7 @@ async def _look(service: Service, of: SagaType, id: str, tenant: str | None, att
         view = await sagas.show(of.name, id, tenant=row.tenant, attempt=row.attempt)
         wanted = HeldFilter(consumer=of.consumer, tenant=row.tenant)
         held = [event async for event in service.held.find(wanted) if _is_for(of, event, row)]
-        every = SagaFilter(saga=of.name, id=id, tenant=row.tenant, tombstones=True)
-        others = [other async for other in sagas.find(every) if other.attempt != row.attempt]
-        return Seen(view, held, others, await sagas.children(row))
+        return Seen(view, held, await other_attempts(service, row), await sagas.children(row))
 
 
 def _is_for(of: SagaType, held: HeldEvent, row: SagaRow) -> bool:
@@ -97,7 +95,7 @@ def _is_for(of: SagaType, held: HeldEvent, row: SagaRow) -> bool:
         return False
 
 
-def _show(service: Service, of: SagaType, seen: Seen, target: str, attempt: int | None) -> None:
+def _show(service: Service, of: SagaType, seen: Seen, target: str) -> None:
     view, held = seen.view, seen.held
     row, now = view.row, app_of(service).clock.now()
     undoing = row.undoing
@@ -145,7 +143,7 @@ def _show(service: Service, of: SagaType, seen: Seen, target: str, attempt: int 
         _heading("History")
         say(Text("\n").join(line for turn in view.history for line in _turn(turn, view.history[0].at)))
     say("")
-    for sentence in advice(of, row, target, [event.id for event in held], attempt=attempt):
+    for sentence in (*advice(of, row, target, [event.id for event in held]), *of_others(of, seen.others, target)):
         say(sentence)
 
 
@@ -257,7 +255,8 @@ def _turn(turn: SagaTurn, began: float) -> Iterator[Text]:
     if turn.undo_failed:
         yield _follow(f"failed: {one_line(turn.undo_failed)}", "red")
     if turn.late:
-        yield _follow("came late" + (f": {turn.note}" if turn.note else ""), "yellow")
+        words = turn.note if turn.note.startswith("came late") else ": ".join(filter(None, ("came late", turn.note)))
+        yield _follow(one_line(words), "yellow")
     elif turn.note:
         yield _follow(f"note: {one_line(turn.note)}")
 

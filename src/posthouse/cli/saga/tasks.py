@@ -42,10 +42,8 @@ def tasks(
     now = app_of(service).clock.now()
     print_table(COLUMNS, [_row(task, now) for task in found])
     say("")
-    one = found[0].row
-    more = f" --attempt {one.attempt}" if one.attempt > 1 else ""
     say(f"{counted(len(found), 'task')}. What is known, and what to press:")
-    say(f"  posthouse saga show {target} {one.saga} {one.id} --tenant {one.tenant}{more}")
+    say(f"  posthouse saga show {target} {found[0].asked_as}")
 
 
 def index(
@@ -92,7 +90,7 @@ async def _find(service: Service, by: str | None, tenant: str | None) -> Sequenc
 
 def _row(task: SagaTask, now: float) -> tuple[Cell, ...]:
     until = "" if task.until is None else f"{task.until[0]} in {span(task.until[1].due_at - now)}"
-    return (task.by, str(task.row.ref), task.row.tenant, what(task), span(now - task.since), until)
+    return (task.by, task.name, task.row.tenant, what(task), span(now - task.since), until)
 
 
 def what(task: SagaTask) -> str:

@@ -251,11 +251,12 @@ class Course:
         """That fact did not come in time."""
         undo = self.of.undos[standing_at(self.row).step]
         fact = "its fact" if undo.until is None else undo.until.name
-        self._give_up(f"{undo.method}: {fact} did not come within {undo.within:g} s")
+        self._give_up(f"{undo.method}: {fact} did not come within {undo.within:g} s", undo.method)
 
     def undo_was_refused(self, fact: str) -> None:
         """The fact came that says that it will not."""
-        self._give_up(f"{self.of.undos[standing_at(self.row).step].method}: {fact} came: it was refused")
+        method = self.of.undos[standing_at(self.row).step].method
+        self._give_up(f"{method}: {fact} came: it was refused", method)
 
     def check(self) -> None:
         """Raises what keeps the state from being stored."""
@@ -485,7 +486,7 @@ class Course:
                 reason=words,
                 outcome="dead" if again is None else "retry",
                 consumer=self.of.consumer,
-                handler=f"{cls.__module__}.{cls.__qualname__}.{method}",
+                handler=".".join(filter(None, (cls.__module__, cls.__qualname__, method))),
                 event_type=self._given.type,
                 event_id=self._given.event_id,
                 tenant=row.tenant,
@@ -493,7 +494,7 @@ class Course:
                 attempt=attempts,
                 max_attempts=self.of.policy_of(method).max_attempts,
                 next_at=again,
-                command=f"posthouse saga show TARGET {row.saga} {row.id}" if again is None else "",
+                command=f"posthouse saga show TARGET {self.of.asked_as(row)}" if again is None else "",
             )
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -20,7 +21,7 @@ from posthouse.processes.saga.marks import Early, Kind, Late
 from posthouse.processes.saga.saga import Saga, renamed
 from posthouse.processes.saga.stored import under_new_names, with_others
 from posthouse.receiving import Policy
-from posthouse.store.sagas import Indexable, SagaStatus, indexed_text
+from posthouse.store.sagas import Indexable, SagaRow, SagaStatus, indexed_text
 
 OPERATOR = "operator"
 """Who decides when a saga rests, unless it says otherwise."""
@@ -134,6 +135,15 @@ class SagaType:
     def policy_of(self, method: str) -> Policy:
         """How the failures of a method are answered."""
         return self.policies.get(method, self.policy)
+
+    def named(self, row: SagaRow) -> str:
+        """One of them for people: its id, and its attempt where an id may have several."""
+        return f"{row.id} (attempt {row.attempt})" if self.again or row.attempt > 1 else row.id
+
+    def asked_as(self, row: SagaRow) -> str:
+        """One of them as a command takes it, this very attempt of its id, also when another has begun meanwhile."""
+        attempt = f" --attempt {row.attempt}" if self.again or row.attempt > 1 else ""
+        return f"{row.saga} {shlex.quote(row.id)} --tenant {shlex.quote(row.tenant)}{attempt}"
 
     @property
     def consumer(self) -> str:

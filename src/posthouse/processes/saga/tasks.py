@@ -25,6 +25,10 @@ class SagaTask(msgspec.Struct, frozen=True, kw_only=True):
     """The subjects that do the step; none when an operator decides."""
     since: float
     until: tuple[str, Armed] | None
+    name: str = ""
+    """Which saga, for people: with its attempt where an id may have several."""
+    asked_as: str = ""
+    """The same as commands take it, after the target; in code pass `row.saga, row.id, tenant=row.tenant, attempt=row.attempt`."""
 
 
 def open_tasks(of: SagaType, row: SagaRow, now: float) -> Mapping[str, float]:
@@ -54,4 +58,6 @@ def task_in(of: SagaType, row: SagaRow, step: str) -> SagaTask:
         waits_for=tuple(take.event_type.name for take in of.takes if take.method == step),
         since=row.tasks[step],
         until=min(own.items(), key=lambda item: item[1].due_at, default=None),
+        name=f"{row.saga} {of.named(row)}",
+        asked_as=of.asked_as(row),
     )

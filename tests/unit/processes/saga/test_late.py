@@ -238,8 +238,9 @@ async def test_a_deadline_that_is_set_late_passes_though_the_saga_has_ended() ->
     case.then(status="compensated", deadlines={})
 
 
-async def test_an_undo_that_is_refused_has_failed_at_once_and_says_so() -> None:
+async def test_an_undo_that_is_refused_has_failed_at_once_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     case = await (await after(money(5), FAILED)).when(REFUSED)
+    assert ".refund failed on town.depot.refund.refused.v1" in caplog.text, "the log names the method"
     case.then(status="compensation_failed", deadlines={})
     assert case.row.undoing is not None
     assert case.row.undoing.error == "refund: town.depot.refund.refused.v1 came: it was refused"
