@@ -281,6 +281,8 @@ async def _given_up(tasks: Sequence[asyncio.Task[None]], seconds: float) -> None
         task.cancel()
     if left:
         await asyncio.wait(left, timeout=seconds)
+    for task in tasks:
+        _error(task)  # asked, so that asyncio does not report it as never retrieved where we are cancelled ourselves
 
 
 def _error(task: asyncio.Task[None]) -> Exception | None:

@@ -18,10 +18,10 @@ from posthouse.processes.calendar import Working
 from posthouse.processes.saga.answering import GIVEN_UP
 from posthouse.processes.saga.calls import Answered, Failed, Refused
 from posthouse.processes.saga.recorded import event_of
-from posthouse.processes.saga.transition import RETRY_UNDO, STOP_WAITING, call_of
+from posthouse.processes.saga.transition import RETRY_UNDO, call_of
 from posthouse.seam import EventContext
 from posthouse.service import Service
-from posthouse.store.sagas import SagaFilter, SagaInput, SagaRow, SagaTurn, Said
+from posthouse.store.sagas import STOP_WAITING, SagaFilter, SagaInput, SagaRow, SagaTurn, Said
 from posthouse.testing.sagas_bench import Answers, Bench
 
 
