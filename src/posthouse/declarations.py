@@ -61,10 +61,13 @@ class Declarations:
         self._lift()
 
     def add_saga(self, of: SagaType) -> None:
-        """Let the consumer of a saga run its handlers."""
+        """Let the consumer of a saga run its handlers, and another one make its calls."""
         for event_type in of.event_types.values():
             self.catalogue.add(event_type)
         self.handlers[of.consumer] = {handler.event_types[0].name: handler for handler in self.sagas.handlers(of.name)}
+        for handler in self.sagas.callers(of.name):
+            self.refuse_taken(of.caller, "saga")
+            self.handlers[of.caller] = {handler.event_types[0].name: handler}
         self._lift()
 
     def add_schedule(self, schedule: Schedule) -> None:

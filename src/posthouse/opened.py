@@ -469,6 +469,7 @@ class Opened:
             version_usage=self.version_usage,
             guard=self.guards[service],
             seam=self.seam,
+            calls=self.settings.calls_at_once,
             foreign=partial(declared.is_foreign, group),
         )
 

@@ -18,6 +18,7 @@ from posthouse.heartbeat import Heartbeat
 from posthouse.outage import Outages
 from posthouse.processes import Scheduler, Timers
 from posthouse.processes.projection import KEPT, Keeper
+from posthouse.processes.saga.declared import CALLS
 from posthouse.processes.saga.precedence import Precedence
 from posthouse.pulse import Pulse
 from posthouse.receiving import Consumer, Retrier
@@ -143,7 +144,8 @@ class Runtime:
         log.info("%s stopped", self.name)
 
     def _ours(self, consumer: str, run: Run) -> Run:
-        """A loop of a consumer; that of a saga only while the saga is run here."""
+        """A loop of a consumer; that of a saga, or of its calls, only while the saga is run here."""
+        consumer = consumer.removesuffix(CALLS)
         if self.precedence is None or consumer not in self.worker.releases:
             return run
         return self.precedence.while_leading(consumer, run)

@@ -36,6 +36,8 @@ class Settings(Options):
     """Where a new consumer begins; with `latest`, each key with the first number that is seen of it."""
     in_flight: Count = 1000
     """So many deliveries each consumer holds at once, at most."""
+    calls_at_once: Count = 16
+    """So many calls to the outside each consumer makes at once; the calls of each saga have a consumer of their own."""
     relay: RelaySettings = dataclasses.field(default_factory=RelaySettings)
     """How the relay works."""
     region: str = ""

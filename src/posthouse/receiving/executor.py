@@ -43,7 +43,7 @@ NOTHING_KNOWN = (StoreUnavailable, StoreFull, CommitUnknown)
 """The database's trouble, not the event's: no attempt is counted, the broker delivers again, the inbox decides."""
 
 CALLS = 16
-"""How many calls to the outside one consumer makes at once, where the store alone would allow fewer."""
+"""How many calls to the outside one consumer makes at once, unless the settings say otherwise."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +70,8 @@ class Executor:
     foreign: Callable[[str], bool] = lambda _: False
     """Whether a type without a handler here is one that another release has a handler for: it is never passed over, but left to
     a process that knows it."""
+    calls: int = CALLS
+    """How many calls to the outside are made at once."""
     due: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     """Set when a held event has become due, so that nobody has to look for it."""
 
@@ -93,7 +95,7 @@ class Executor:
     def workers(self) -> int:
         """How many events are usefully in work at once: those that call outside wait for others, not for the store."""
         calls = any(handler.calling is not None for handler in self.handlers.values())
-        return max(self.store.writers, CALLS) if calls else self.store.writers
+        return max(self.store.writers, self.calls) if calls else self.store.writers
 
     async def execute(self, events: Sequence[InboundEvent]) -> None:
         """Deal with events of one handler in one transaction without savepoints, those of one key in their order; one by one

@@ -22,7 +22,8 @@ async def with_turns(
     services: Sequence[Service], spots: Mapping[str, Spot], heard: Mapping[str, list[Heard]]
 ) -> dict[str, list[Heard]]:
     """The same with the turns of sagas. A deadline is heard by the saga that it belongs to, and by no other."""
-    sagas = {of.consumer: (service, of) for service in services for of in service.declared.saga_types.values()}
+    types = [(service, of) for service in services for of in service.declared.saga_types.values()]
+    sagas = {name: (service, of) for service, of in types for name in (of.consumer, of.caller)}
     known: dict[tuple[str, str, str], Mapping[str, tuple[SagaRow, SagaTurn]]] = {}
     found: dict[str, list[Heard]] = {}
     for event_id, consumers in heard.items():

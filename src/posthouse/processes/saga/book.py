@@ -108,8 +108,12 @@ class SagaBook:
         passed = _handler(of, "(deadlines)", conductor.deadline_passed, cast("EventType[object]", self.deadline))
         own = not of.policies.keys().isdisjoint(of.deadlines)
         yield dataclasses.replace(passed, policy_for=_policies_of(of, self.deadline) if own else None)
-        if of.calls:
-            yield _calling(of, Answering(conductor), cast("EventType[object]", self.call))
+
+    def callers(self, name: str) -> Iterator[Handler]:
+        """What makes its calls, if it makes any."""
+        conductor = self[name]
+        if conductor.of.calls:
+            yield _calling(conductor.of, Answering(conductor), cast("EventType[object]", self.call))
 
     def of(self, saga: Saga) -> Conductor:
         """Who runs sagas of this class."""

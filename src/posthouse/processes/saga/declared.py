@@ -27,6 +27,8 @@ OPERATOR = "operator"
 """Who decides when a saga rests, unless it says otherwise."""
 
 
+CALLS = ".calls"
+"""What follows the name of a saga's consumer in that of the one that makes its calls."""
 EARLY_WITHIN = 3600.0
 """Seconds that an event waits for its saga unless one is told otherwise."""
 
@@ -149,6 +151,11 @@ class SagaType:
     def consumer(self) -> str:
         """The consumer group in which it takes events."""
         return f"{self.service}.{self.name}"
+
+    @property
+    def caller(self) -> str:
+        """The consumer group in which its calls are made: no turn waits for the outside."""
+        return f"{self.consumer}{CALLS}"
 
     @cached_property
     def release(self) -> str:

@@ -264,7 +264,7 @@ async def test_an_answer_is_heard_also_when_the_event_that_led_to_it_was_skipped
         await thinking.wait()
         [call] = (await o.row()).calls
         store = app_of(o.service).opened.ports.store
-        consumer = o.service.declared.saga_types["claim"].consumer
+        consumer = o.service.declared.saga_types["claim"].caller
         wanted = o.service.declared.sagas.call
         entry = InboxEntry(topic=wanted.topic, tenant="t1", event_id=call.event_id, digest=b"", time=0.0)
         async with store.begin(tenant="t1") as tx:
@@ -275,6 +275,34 @@ async def test_an_answer_is_heard_also_when_the_event_that_led_to_it_was_skipped
             return (await o.row()).status == "completed"
 
         await eventually(completed)
+
+
+async def test_no_turn_waits_for_calls_that_hang_however_many_they_are() -> None:
+    bank = Bank()
+    _, answer = bank.holds()
+    service, saga = claims_of(bank)
+    ids = [f"c{number}" for number in range(20)]
+    async with Harness(service) as h:
+        async with service.transaction("t1") as tx:
+            for id in [*ids, "other"]:
+                await service.start_saga(tx, saga(claim_id=id))
+        for id in ids:
+            await h.publish(ClaimApproved(claim_id=id))
+
+        async def hang() -> bool:
+            return len(bank.asked) == 16
+
+        await eventually(hang)
+        await h.publish(ClaimSettled(claim_id="other"))
+
+        async def settled() -> bool:
+            return (await app_of(service).sagas.show("claim", "other", tenant="t1")).row.status == "completed"
+
+        await eventually(settled)
+        assert len(bank.asked) == 16, "no more at once than the settings say"
+        answer.set()
+        await h.settled()
+    assert len(bank.paid) == 20
 
 
 async def test_a_call_that_nobody_makes_any_more_is_asked_for_again_by_an_operator() -> None:
