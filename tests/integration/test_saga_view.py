@@ -222,6 +222,9 @@ async def test_under_isolation_a_tenant_sees_its_own(ground: Ground, owner: str)
     await stand(store, replace(CLAIM, tenant="t2"))
     await store.set_roles(ground.application, ground.runtime)
     await store.aclose()
+    ground.execute(
+        f"ALTER ROLE {ground.runtime} SET search_path = pg_catalog, pg_temp"
+    )  # before 15 all may write in public
     isolated = PostgresStore(ground.application_url, isolation=True, runtime_url=ground.runtime_url)
     seen: dict[str | None, list[str]] = {}
     for tenant in ("t1", "t2", "t3", None):
