@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 
 import pytest
 
-from posthouse import Event, Payload, Run, Saga, Service, Turn, Tx, deadline, starts, step, undo
-from posthouse.errors import ConfigurationError
+from posthouse import Event, Payload, Run, Saga, Service, Turn, Tx, app_of, deadline, starts, step, undo
+from posthouse.errors import ConfigurationError, DeskError
 from posthouse.testing import Ending, Harness, Orders, OrdersBroken, assert_every_order, hears
 
 shop = Service("shop")
@@ -16,6 +17,7 @@ till = Service("till")
 waiter = Service("waiter")
 nightly = Service("nightly")
 knocker = Service("knocker")
+bank = Service("bank")
 
 
 @shop.event("order.placed.v1", key="order")
@@ -45,6 +47,28 @@ class Knocked(Payload):
 
 @knocker.event("knock.heard.v1", key="order")
 class Heard(Payload):
+    order: str
+
+
+@bank.event("money.asked.v1", key="order")
+class Asked(Payload):
+    order: str
+
+
+@bank.event("money.captured.v1", key="order")
+class Captured(Payload):
+    order: str
+    capture: str
+
+
+@bank.event("refund.asked.v1", key="order")
+class RefundAsked(Payload):
+    order: str
+    capture: str
+
+
+@bank.event("money.refunded.v1", key="order")
+class Refunded(Payload):
     order: str
 
 
@@ -145,6 +169,51 @@ class Knocking(Saga):
 
 
 knocker.saga("knocking", correlate="order")(Knocking)
+
+
+class Capture(Saga):
+    """Money that is given back when the saga is given up, as often as it was taken."""
+
+    order: str
+
+    @starts
+    def ask(self, turn: Turn) -> None:
+        turn.publish(Asked(order=self.order))
+        turn.set(self.overdue)
+
+    @deadline(60.0)
+    def overdue(self, turn: Turn) -> None:
+        turn.compensate("overdue")
+
+    @step(Captured)
+    def captured(self, event: Event[Captured], turn: Turn) -> None: ...
+
+    @undo(captured, until=Refunded, within=30.0)
+    def refund(self, event: Event[Captured], turn: Turn) -> None:
+        turn.publish(RefundAsked(order=self.order, capture=event.data.capture))
+
+
+bank.saga("capture", correlate="order")(Capture)
+
+
+class Acquirer:
+    """Refunds a capture once, however often it is asked to."""
+
+    def __init__(self) -> None:
+        self.kept: set[str] = set()
+
+    @hears(Asked)
+    def captures_twice(self, said: Asked) -> list[Captured]:
+        self.kept |= {"c1", "c2"}
+        return [Captured(order=said.order, capture=capture) for capture in ("c1", "c2")]
+
+    @hears(RefundAsked)
+    def refunds(self, said: RefundAsked) -> Refunded:
+        self.kept.discard(said.capture)
+        return Refunded(order=said.order)
+
+    @hears(RefundAsked)
+    def says_nothing(self, said: RefundAsked) -> None: ...
 
 
 class NightTill:
@@ -355,6 +424,35 @@ async def test_no_two_runs_of_a_play_are_the_same_tenant() -> None:
 
     await assert_every_order(shop, Order, start=place, partners=[Stock, Till], invariants=note, limit=40)
     assert len(seen) == len(set(seen)) >= 40
+
+
+async def test_an_operator_may_retry_at_any_point_and_a_partner_may_do_it_twice() -> None:
+    retried: set[str] = set()
+
+    async def ask(harness: Harness, tenant: str) -> None:
+        async with bank.transaction(tenant) as tx:
+            await bank.start_saga(tx, Capture(order="o1"))
+
+    async def retry(harness: Harness, tenant: str) -> None:
+        with suppress(DeskError):  # there is nothing to retry at most points
+            await app_of(bank).sagas.retry("capture", "o1", tenant=tenant)
+            retried.add(tenant)
+
+    def nothing_is_kept(end: Ending) -> Iterator[str]:
+        if end.status in ("compensated", "cancelled") and end.partner(Acquirer).kept:
+            yield f"{end.status}, and kept {len(end.partner(Acquirer).kept)}"
+
+    orders = await assert_every_order(
+        bank,
+        Capture,
+        start=ask,
+        partners=[Acquirer],
+        meanwhile={"an operator retries": retry},
+        invariants=nothing_is_kept,
+        limit=60,
+    )
+    assert retried
+    assert {"compensated", "compensation_failed"} <= set(orders.ends)
 
 
 async def test_a_neighbour_runs_its_own_handlers() -> None:
