@@ -30,6 +30,7 @@ class IntentCaptured(Payload):
 @payment.event("intent.refunded.v1", key="booking_id")
 class IntentRefunded(Payload):
     booking_id: str
+    intent_id: str
 
 
 @payment.event("intent.failed.v1", key="booking_id")
@@ -98,7 +99,7 @@ class BookingSaga(Saga):
     def paid(self, event: Event[IntentCaptured], turn: Turn) -> None:
         self.intent_id = event.data.intent_id
 
-    @undo(paid, until=IntentRefunded, within=600.0)
+    @undo(paid, until=IntentRefunded, same="intent_id", within=600.0)
     def refund(self, event: Event[IntentCaptured], turn: Turn) -> None:
         turn.publish(RefundRequested(booking_id=self.booking_id, intent_id=event.data.intent_id))
 

@@ -59,7 +59,7 @@ class Payment:
     @hears(RefundRequested)
     def refunds(self, said: RefundRequested) -> IntentRefunded:
         self.taken -= 1
-        return IntentRefunded(booking_id=said.booking_id)
+        return IntentRefunded(booking_id=said.booking_id, intent_id=said.intent_id)
 
 
 def both_or_neither(end: Ending) -> Iterator[str]:

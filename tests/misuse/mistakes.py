@@ -1245,6 +1245,31 @@ class Checkout(Saga):
             "@undo(unless=OrderPaid) is the other answer to the event that it waits for: name that one with until=…",
         ),
         Mistake(
+            "@undo same without until",
+            """\
+class Checkout(Saga):
+    order_id: str
+    @step(OrderPlaced)
+    def paid(self, event, turn): ...
+    @undo(paid, same="payment_id")
+    def refund(self, event, turn): ...""",
+            "@undo(same='payment_id') is about the event that it waits for: name that one with until=…",
+        ),
+        Mistake(
+            "@undo same that a fact does not have",
+            """\
+@orders.saga("checkout", correlate="order_id")
+class Checkout(Saga):
+    order_id: str
+    @starts
+    def begin(self, turn): ...
+    @step(OrderPlaced)
+    def paid(self, event, turn): ...
+    @undo(paid, until=OrderPaid, same="payment_id")
+    def refund(self, event, turn): ...""",
+            "Checkout: refund: same='payment_id' is no field of OrderPlaced.",
+        ),
+        Mistake(
             "@late beside late=ignore",
             """\
 @orders.saga("checkout", correlate="order_id")

@@ -121,8 +121,8 @@ class Undoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CallOut(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A call to the outside that was noted and is not answered. `step`, a step or with `undoes` an undo, asked for it in the
-    turn `turn`; the event of that turn, or of the step that is undone, is what it is about. `event_id` is the event that leads to the next try, or to the one that is under way. `tries` were begun
+    """A call to the outside that was noted and is not answered. `step`, a step, or the undo of what `undoes` names, asked for it
+    in the turn `turn`; the event of that turn, or of the step that is undone, is what it is about. `event_id` is the event that leads to the next try, or to the one that is under way. `tries` were begun
     since it was asked for, or asked for again by an operator, the last one at `begun_at`, None: never; `due_at` is when it
     should be answered, or when the next one begins. `error` is what the last
     one failed with. `given_up`: nobody tries any more, and nobody knows what came of it."""
@@ -137,7 +137,9 @@ class CallOut(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     given_up: bool = False
     doubtful: bool = False
     """A try before the last one began, and may have been heard."""
-    undoes: bool = False
+    rests: bool = False
+    """The saga rests because of that, and for no other reason."""
+    undoes: Done | None = None
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -208,6 +210,11 @@ class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     def steps(self) -> tuple[str, ...]:
         """The names of the steps that were done and not undone, in order."""
         return tuple(done.step for done in self.done)
+
+    @property
+    def standing(self) -> tuple[str, ...]:
+        """Of those the ones that others may build on: what came late is there only to be undone."""
+        return tuple(done.step for done in self.done if not done.late)
 
     @property
     def ended(self) -> bool:
@@ -306,6 +313,7 @@ class SagaInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When it became true, as its producer wrote it."""
     key: str | None = None
     correlation: str | None = None
+    causation: str | None = None
     call: int = 0
     """Of a call and its answer: the turn that asked for it."""
     answer: msgspec.Raw = msgspec.Raw(b"null")
@@ -319,13 +327,14 @@ class SagaInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event that a turn published; `after` so many seconds, or `at` a moment."""
+    """An event that a turn published; `after` so many seconds, or `at` a moment. `undoes` is what it was to undo."""
 
     type: str
     event_id: str
     data: msgspec.Raw = msgspec.Raw(b"null")
     after: float = 0.0
     at: datetime | None = None
+    undoes: Done | None = None
 
 
 class SagaTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

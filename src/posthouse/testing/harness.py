@@ -134,8 +134,16 @@ class Harness:
         """The URL of a service's store; for a harness that has them elsewhere."""
         return self._store
 
-    async def publish(self, payload: object, *, tenant: str = "t1", correlation: str | None = None) -> str:
-        """Say a fact as its owner would; returns its id. The owner may be a service that is not in this harness.
+    async def publish(
+        self,
+        payload: object,
+        *,
+        tenant: str = "t1",
+        correlation: str | None = None,
+        causation: str | None = None,
+    ) -> str:
+        """Say a fact as its owner would; returns its id. The owner may be a service that is not in this harness. `causation` is
+        the id of the event that led to it.
 
         Without `tenant` it is of `t1`, which is not the default tenant of a service: where you leave tenants out, and so start
         a saga for `default`, say tenant="default", or the saga will not hear of it."""
@@ -143,10 +151,11 @@ class Harness:
         for service in self.services:
             if service.name == event_type.subject.service:
                 async with service.transaction(tenant, correlation=correlation) as tx:
+                    tx.context = msgspec.structs.replace(tx.context, causation=causation)
                     return tx.publish(payload)
         producer = Producer(service=event_type.subject.service)
         builder = EnvelopeBuilder(producer, f"/{producer.service}", STRUCTURED, self.clock, 256 * 1024)
-        row = builder.build_one(payload, EventContext(tenant=tenant, correlation=correlation))
+        row = builder.build_one(payload, EventContext(tenant=tenant, correlation=correlation, causation=causation))
         if row.key is not None:
             line = (row.topic, row.tenant, row.key)
             self._numbers[line] += 1

@@ -21,7 +21,7 @@ from posthouse.processes.saga.recorded import event_of
 from posthouse.processes.saga.transition import RETRY_UNDO, call_of
 from posthouse.seam import EventContext
 from posthouse.service import Service
-from posthouse.store.sagas import STOP_WAITING, SagaFilter, SagaInput, SagaRow, SagaTurn, Said
+from posthouse.store.sagas import STOP_WAITING, CallOut, SagaFilter, SagaInput, SagaRow, SagaTurn, Said
 from posthouse.testing.sagas_bench import Answers, Bench
 
 
@@ -112,12 +112,17 @@ class _Replay:
         self._bench = Bench(of, service.namespace)
         self._bench.answers = answers
         self._bench.wakes = False  # each turn is in the history
+        self._ids: dict[str, str] = {}
+        """By the id under which an event was published then: that of now."""
 
     async def run(self) -> Difference | None:
         for turn in self._view.history:
             self._bench.clock.advance(turn.at - self._bench.clock.now())
             failed = await self._take(turn)
             what = [failed] if failed else list(self._differences(turn))
+            self._ids |= {
+                was.event_id: now.event_id for was, now in zip(turn.published, self._turns[-1].published, strict=False)
+            }
             if what:
                 row = self._view.row
                 given = f"{turn.input.kind} {turn.input.type}"
@@ -142,6 +147,8 @@ class _Replay:
                 async with bench.turn(EventContext(tenant=row.tenant)) as tx:
                     await bench.conductor.start(tx, bench.conductor.of.decode(bytes(given.data), row.id))
             case "event":
+                cause = self._ids.get(given.causation or "", given.causation)
+                given = msgspec.structs.replace(given, causation=cause)
                 event = event_of(self._of, given, row.tenant, bench.clock.now())
                 await bench.take(event)
             case "deadline":
@@ -158,9 +165,7 @@ class _Replay:
         """A call begins, or comes to what it came to then; nobody is called."""
         bench, view, given = self._bench, self._view.row, turn.input
         row = bench.row_of(view.saga, view.tenant, view.id)
-        call = call_of(row, given.call)
-        if call is None:
-            return
+        call = call_of(row, given.call) or CallOut(step=given.type, turn=given.call)
         if given.kind == "call":
             await bench.begin_call(row, call)
         elif given.refused:

@@ -233,7 +233,9 @@ class Play:
         for words, facts in list(run.world.answers(sent.event)):
             run.tell(f"{sent.name} is said, and {words}")
             for fact in facts:
-                await harness.publish(fact, tenant=run.tenant, correlation=sent.event.correlation)
+                await harness.publish(
+                    fact, tenant=run.tenant, correlation=sent.event.correlation, causation=sent.event.id
+                )
 
     async def _pass(self, harness: GatedHarness, runs: Sequence[Run], seconds: float) -> None:
         """Time passes for all; in some runs the turn of a deadline fails."""

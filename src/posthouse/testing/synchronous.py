@@ -51,9 +51,18 @@ class SyncHarness:
         finally:
             self._thread.close()
 
-    def publish(self, payload: object, *, tenant: str = "t1", correlation: str | None = None) -> str:
+    def publish(
+        self,
+        payload: object,
+        *,
+        tenant: str = "t1",
+        correlation: str | None = None,
+        causation: str | None = None,
+    ) -> str:
         """As `Harness.publish`."""
-        return self._thread.run(self._harness.publish(payload, tenant=tenant, correlation=correlation))
+        return self._thread.run(
+            self._harness.publish(payload, tenant=tenant, correlation=correlation, causation=causation)
+        )
 
     def settled(self, timeout: float = 10.0) -> Status:
         """As `Harness.settled`."""

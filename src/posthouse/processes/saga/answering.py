@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import msgspec
 from msgspec.structs import replace
 
@@ -17,7 +19,6 @@ from posthouse.processes.saga.transition import (
     compensating,
     given_up,
     known_after_all,
-    standing_at,
     takes_in_time,
     with_call,
     without_call,
@@ -83,7 +84,10 @@ class Answering:
         """What came of a try; nothing is done when none was made, or somebody else has heard of it. An answer is one, whichever
         try it answers; a try that came to nothing tells nothing about a later one."""
         row, call = await self._out(event, tx)
-        if outcome is None or row is None or call is None:
+        if outcome is None or row is None:
+            return
+        if call is None:
+            await self._over(tx, row, cast("CallWanted", event.data).call, outcome)
             return
         if call.event_id != event.id and not isinstance(outcome, Answered):
             return
@@ -100,12 +104,34 @@ class Answering:
                 self._failed(course, call, error, words)
         await self._conductor.finish(course)
 
+    async def _over(self, tx: Tx, row: SagaRow, number: int, outcome: Outcome) -> None:
+        """An operator did by hand what the call was to do, while it was out: whoever looks should know that it was heard too."""
+        if row.tombstone or call_of(row, number) is not None:
+            return
+        history = await tx.store.sagas.turns_in(tx.transaction, row)
+        about = [turn for turn in history if turn.input.call == number]
+        heard = any(turn.input.kind == "answer" and (turn.input.refused or not turn.input.error) for turn in about)
+        if heard or not about:
+            return
+        given = SagaInput(kind="answer", type=about[-1].input.type, call=number)
+        match outcome:
+            case Answered(kept):
+                given, came = replace(given, answer=kept), "it was answered, and has happened"
+            case Refused(words):
+                given, came = replace(given, error=words, refused=True), f"it was refused: {words}"
+            case Failed(_, words):
+                given, came = replace(given, error=words), f"nobody knows whether it was heard: {words}"
+        course = self._conductor.turn(tx, row, given)
+        course.pass_over(f"the call of {given.type} was over, done by hand; {came}", late=not takes_in_time(row))
+        course.report(given.type, None, course.note, 0)
+        await self._conductor.finish(course)
+
     async def _about(self, course: Course, call: CallOut) -> tuple[Event[object], Answer]:
         """The event that a call is about; with what the call of the step was answered, where that is undone."""
         if not call.undoes:
             noted = await course.turn_of(call.turn, call.step)
             return event_of(self.of, noted.input, course.row.tenant, noted.at), ()
-        event, answer = await course.given_to(standing_at(course.row))
+        event, answer = await course.given_to(call.undoes)
         if event is None:
             raise ConfigurationError(f"{course.row.ref}: {call.step} calls outside, and its step has no event any more")
         return event, answer
@@ -198,10 +224,10 @@ def ask_again(course: Course) -> bool:
         stuck = [call for call in row.calls if call.error or call.due_at <= course.now]
     if stuck and not takes_in_time(row):
         course.row = replace(row, status="compensating")
-    elif stuck and row.status == "partial":
+    elif any(call.rests for call in stuck):
         course.row = replace(row, status="running")
     for call in stuck:
-        course.ask(replace(call, tries=0, given_up=False))
+        course.ask(replace(call, tries=0, given_up=False, rests=False))
     return bool(stuck)
 
 
@@ -210,4 +236,6 @@ def settle_by_hand(course: Course) -> bool:
     stuck = [call for call in course.row.calls if call.given_up]
     for call in stuck:
         course.row = without_call(course.row, call)
+        if call.undoes is not None and takes_in_time(course.row):
+            course.skip_undo()
     return bool(stuck)

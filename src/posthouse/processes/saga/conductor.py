@@ -52,8 +52,7 @@ class Conductor:
         if id is None:
             return
         given = input_of(event_type, event)
-        starting = self.of.started_by is not None and event_type.name == self.of.started_by.event_type.name
-        if starting and await self._start(tx, self.of.fresh(id), given, event):
+        if self._starts(event_type.name) and await self._start(tx, self.of.fresh(id), given, event):
             return
         row = await self._load(tx, id, correlation=event.correlation or event.id)
         if row is None or row.status == "awaited":
@@ -171,8 +170,8 @@ class Conductor:
     async def _take_late(self, tx: Tx, row: SagaRow, given: SagaInput) -> None:
         """An event for a tombstone. Its state is gone: what would have to be undone is for a person; anything else is noted,
         without what it said."""
-        taken = self.of.in_time.get(given.type)
-        undo = self.of.undos[taken.method] if taken is not None and self._undoes_late(taken) else None
+        step = self._undone_late(given.type)
+        undo = None if step is None else self.of.undos[step]
         method = undo.method if undo is not None else getattr(self.of.too_late.get(given.type), "method", None)
         if method is not None:
             raise Reject(
@@ -185,44 +184,52 @@ class Conductor:
 
     async def _take(self, tx: Tx, row: SagaRow, given: SagaInput, event: Event[object]) -> None:
         in_time, too_late = self.of.in_time.get(given.type), self.of.too_late.get(given.type)
-        taken = in_time or too_late
+        starting, taken = self._starts(given.type), in_time or too_late
         if taken is not None and (why := self._obstacle(tx, row, taken, event)):
             await self._park(tx, row, taken, given, event, why)
             return
         if taken is not None:
             row = without(row, self._waiting(tx, taken, event))
         course = self._course(tx, row, given)
-        undo = self._awaiting(row)
-        if undo is not None and undo.until is not None and undo.until.name == given.type:
-            course.undo_is_over()
-            await course.compensate()
-        elif undo is not None and undo.unless is not None and undo.unless.name == given.type:
+        undo, not_its = self._answered_by(row, given.type), ""
+        if undo is not None and row.undoing is not None:
+            not_its = await course.of_another(undo, row.undoing.of, event)
+        ends = undo if not not_its else None
+        if ends is not None and row.undoing is not None and not row.undoing.waiting:
+            course.undo_forestalled(ends)
+        elif ends is not None and ends.until is not None and ends.until.name == given.type:
+            await course.undo_is_over()
+        elif ends is not None:
             course.undo_was_refused(given.type)
-        elif (asked := self._calling(row)) is not None and given.type in (fact.name for fact in asked.answers):
-            course.undo_forestalled(asked)
+        elif takes_in_time(row) and starting:
+            await course.started_again(event)
         elif takes_in_time(row) and in_time is not None:
             await course.run(in_time.method, event)
         elif not takes_in_time(row) and too_late is not None:
             await course.run_late(too_late.method, event)
-        elif not takes_in_time(row) and in_time is not None and self._undoes_late(in_time):
-            await course.undo_late(in_time.method, event)
+        elif not takes_in_time(row) and (step := self._undone_late(given.type)) is not None:
+            await course.undo_late(step, event)
         else:
-            course.pass_over(_why_not(row), late=not takes_in_time(row))
+            course.pass_over(not_its or _why_not(row), late=not takes_in_time(row))
         await self.finish(course)
 
-    def _awaiting(self, row: SagaRow) -> Undo | None:
-        """The undo that was called and waits for its fact."""
-        return None if row.undoing is None or not row.undoing.waiting else self.of.undos.get(row.undoing.step)
+    def _answered_by(self, row: SagaRow, subject: str) -> Undo | None:
+        """The undo that may be ended by a fact of this kind: it was called and waits for one, or its call is out."""
+        at = row.undoing
+        undo = None if at is None else self.of.undos.get(at.step)
+        if at is None or undo is None or not undo.is_answered_by(subject):
+            return None
+        called = any(call.undoes == at.of and call.begun_at is not None for call in row.calls)
+        return undo if at.waiting or called else None
 
-    def _calling(self, row: SagaRow) -> Undo | None:
-        """The undo whose call has begun, and is not answered."""
-        undo = None if row.undoing is None else self.of.undos.get(row.undoing.step)
-        begun = {call.step for call in row.calls if call.undoes and call.begun_at is not None}
-        return undo if undo is not None and undo.method in begun else None
+    def _starts(self, subject: str) -> bool:
+        return self.of.started_by is not None and subject == self.of.started_by.event_type.name
 
-    def _undoes_late(self, taken: Taken) -> bool:
-        """Of a step that calls outside, an event that comes late has done nothing: nobody was called."""
-        return taken.method in self.of.undone_late and taken.method not in self.of.calls
+    def _undone_late(self, subject: str) -> str | None:
+        """The step that is undone when this comes late. Of one that calls outside, it has done nothing: nobody was called."""
+        taken = self.of.started_by if self._starts(subject) else self.of.in_time.get(subject)
+        undone = taken is not None and taken.method in self.of.undone_late and taken.method not in self.of.calls
+        return taken.method if taken is not None and undone else None
 
     # Events that come too early.
 

@@ -54,6 +54,7 @@ from posthouse.processes.saga.transition import (
     with_call,
     with_step,
     without_unbegun,
+    without_undo,
 )
 from posthouse.processes.saga.turn import Turn, Wait
 from posthouse.processes.saga.waiting import changed, woken
@@ -62,6 +63,7 @@ from posthouse.receiving.policy import Again, decide
 from posthouse.redaction import words_of
 from posthouse.seam import Failure
 from posthouse.sending import Tx
+from posthouse.sending.transaction import Mark as SaidBefore
 from posthouse.store.sagas import STOP_WAITING, Armed, CallOut, Done, SagaInput, SagaRow, SagaTurn, Waiting, timer_name
 
 NOT_ITS_OWN = (StoreUnavailable, StoreFull, CommitUnknown, TransactionClosed, DeadlineExceeded)
@@ -100,6 +102,8 @@ class Course:
         self._set_for: dict[str, Wait] = {}
         self._steps: list[str] = []
         self._undone: list[str] = []
+        self._requests: dict[str, Done] = {}
+        """By the id of an event that an undo published: what it undoes."""
         self._undo_failed = ""
 
     @property
@@ -159,7 +163,7 @@ class Course:
         self._set_for = {n: s for n, s in self._set_for.items() if n not in turn.cleared} | turn.set_for
 
     def _next_join(self) -> str | None:
-        done = self.row.steps
+        done = self.row.standing
         return next((j for j in self.of.joins if j not in done and not self.of.missing(j, done)), None)
 
     async def run_late(self, method: str, event: Event[object] | None = None) -> None:
@@ -174,12 +178,40 @@ class Course:
         """The event of a step came late: undo that step, now or behind the undo that is under way. One that was taken before
         is not undone again."""
         self.late = True
-        if any(_is_of(turn.input, event) and not turn.waits_for for turn in await self._turns()):
+        if await self.was_taken(event):
             self.note = "came late, and again: it was taken before"
             return
         self._event = event
         self.row = came_late(self.row, Done(step, self.row.turn + 1, late=True, undoable=True))
         await self._go_on_undoing()
+
+    async def started_again(self, event: Event[object]) -> None:
+        """Another event that starts it came while it runs: nothing is started, and compensation will undo that one too."""
+        self.note = "the saga was started before"
+        if self.of.starts in self.of.undos and not await self.was_taken(event):
+            self.note += ": its undo will be run for this one too"
+            self._steps.append(self.of.starts)
+            self.row = with_step(self.row, Done(self.of.starts, self.row.turn + 1, undoable=True))
+
+    async def was_taken(self, event: Event[object]) -> bool:
+        """Whether this very event had a turn before."""
+        return any(_is_of(turn.input, event) and not turn.waits_for for turn in await self._turns())
+
+    async def of_another(self, undo: Undo, of: Done, fact: Event[object]) -> str:
+        """Why a fact is not about the undo that waits for one, in words; empty when it may be."""
+        about, _ = await self.given_to(of) if undo.same else (None, ())
+        differing = [] if about is None else [f for f in undo.same if getattr(about.data, f) != getattr(fact.data, f)]
+        if differing:
+            return f"it is about another: {differing[0]} is not that of the {undo.step} which {undo.method} undoes now"
+        if await self.was_taken(fact):
+            return "it came before"
+        asked = (said for turn in await self._turns() for said in turn.published if said.event_id == fact.causation)
+        others = (
+            self.of.undos.get(said.undoes.step) for said in asked if said.undoes and _which(said.undoes) != _which(of)
+        )
+        if (over := next((one for one in others if one and one.is_answered_by(fact.type)), None)) is not None:
+            return f"it answers what {over.method} asked for, which is over"
+        return ""
 
     async def _go_on_undoing(self) -> None:
         """Unless it waits for a fact, for another try, or for an operator."""
@@ -215,6 +247,9 @@ class Course:
                 return
             if undo is None:
                 self.row = undone(self.row)
+            elif self.row.undoing is not None and self.row.undoing.waiting:
+                self._set_for[UNDO_WITHIN] = undo.within
+                return
             elif not await self._undo(undo):
                 return
         self.row = all_undone(self.row, self.now)
@@ -235,11 +270,12 @@ class Course:
 
     def skip_undo(self) -> None:
         """Go on as if the undo that it stands at had been done."""
-        self.row = undone(self.row)
+        self.row = without_undo(self.row)
 
-    def undo_is_over(self) -> None:
+    async def undo_is_over(self) -> None:
         """The fact that the undo waited for has come."""
         self.row = undone(self.row)
+        await self._go_on_undoing()
 
     def undo_forestalled(self, undo: Undo) -> None:
         """The fact has come, and the call of the undo is not answered: it counts when that is."""
@@ -264,9 +300,11 @@ class Course:
 
     async def finish(self, make: type[DeadlinePassed], make_call: type[CallWanted]) -> None:
         """Arm and cancel deadlines, say which calls are to be made, and save the row with the record of this turn."""
+        if self._stands_still():
+            await self.compensate()
         await self._tx.settled()
         self.row = done_by(put_off(self.row), self._given, self.of.given_events)
-        said = tuple(said_in(row, after) for row, after in self._tx.appended_since(self._before))
+        said = tuple(said_in(row, after, self._requests) for row, after in self._tx.appended_since(self._before))
         state = self._state()
         self._wake(make)
         row, waits, to_cancel = rearmed(
@@ -307,6 +345,12 @@ class Course:
         if not await self._tx.store.sagas.save(self._tx.transaction, row, record, cancel=timers):
             raise StoreCollision(f"{row.saga} {row.id} was changed by somebody else at this moment")
         self.row = row
+
+    def _stands_still(self) -> bool:
+        """Whether it compensates, and nothing would ever make it go on: no try of an undo, no fact that is due, no answer."""
+        armed = {*self._set_for, *(name for name in self.row.deadlines if name not in (self._fired, *self._cleared))}
+        goes_on = armed.intersection(UNDO_DEADLINES) or any(not call.given_up for call in self.row.calls)
+        return self.row.status == "compensating" and not goes_on
 
     def is_indexed(self) -> bool:
         """Whether the row is found by all that it should be, as its state is read now."""
@@ -350,7 +394,7 @@ class Course:
             reason=self.row.reason or ("came late" if self.row.ended_as else ""),
             deadlines=self.of.deadlines,
             needs=self.of.needs,
-            done={*self.row.steps, method},
+            done={*self.row.standing, method},
             final=final,
         )
         function = cast("Callable[..., Awaitable[object] | object]", getattr(self.saga, method))
@@ -364,7 +408,7 @@ class Course:
         """Run one undo, or note that it calls outside first; True when the next one may follow."""
         if undo.method in self.of.calls:
             self.row = undoing_now(self.row)
-            self.ask(CallOut(step=undo.method, turn=self.row.turn + 1, undoes=True))
+            self.ask(CallOut(step=undo.method, turn=self.row.turn + 1, undoes=standing_at(self.row)))
             self.note = self.note or f"calls {self.of.calls[undo.method].name}"
             return False
         attempts = self.row.undoing.attempts if self.row.undoing is not None else 0
@@ -400,10 +444,17 @@ class Course:
 
     async def undo_answered(self, undo: Undo, answer: Answer) -> bool:
         """The outside has answered the call of the undo that it stands at; True when the next one may follow."""
-        self.row = replace(self.row, status="compensating")
-        event, _ = await self.given_to(standing_at(self.row))
+        if not takes_in_time(self.row):
+            self.row = replace(self.row, status="compensating")
+        before, of = self._tx.mark(), standing_at(self.row)
+        event, _ = await self.given_to(of)
         await self._call(undo.method, event, answer, final=True)
-        return self._has_undone(undo)
+        self._asked_since(before, of)
+        return self._has_undone(undo) and not takes_in_time(self.row)
+
+    def _asked_since(self, before: SaidBefore, of: Done) -> None:
+        """Remember which events an undo has published."""
+        self._requests |= dict.fromkeys((row.event_id for row, _ in self._tx.appended_since(before)), of)
 
     def undo_refused_outside(self, undo: Undo, words: str) -> None:
         """The outside will not undo it."""
@@ -411,10 +462,10 @@ class Course:
 
     async def _try(self, undo: Undo) -> Exception | None:
         """One run of an undo; when it fails, nothing of it is left, and its error is returned."""
-        said, state = self._tx.mark(), self._state()
+        said, state, of = self._tx.mark(), self._state(), standing_at(self.row)
         await self._tx.execute(SAVEPOINT)
         try:
-            await self._call(undo.method, *await self.given_to(standing_at(self.row)), final=True)
+            await self._call(undo.method, *await self.given_to(of), final=True)
             self._state()
         except NOT_ITS_OWN:
             raise
@@ -425,6 +476,7 @@ class Course:
             self._saga = self.of.decode(state, self.row.id)
             return error
         await self._tx.execute(RELEASE)
+        self._asked_since(said, of)
         return None
 
     async def given_to(self, done: Done) -> tuple[Event[object] | None, Answer]:
@@ -497,6 +549,10 @@ class Course:
                 command=f"posthouse saga show TARGET {self.of.asked_as(row)}" if again is None else "",
             )
         )
+
+
+def _which(done: Done) -> tuple[str, int]:
+    return done.step, done.turn
 
 
 def _is_of(given: SagaInput, event: Event[object]) -> bool:

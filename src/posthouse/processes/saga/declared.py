@@ -61,11 +61,17 @@ class Undo(msgspec.Struct, frozen=True, kw_only=True):
     unless: EventType[object] | None = None
     within: float = 0.0
     correlate: str = ""
+    same: tuple[str, ...] = ()
+    """The fields that a fact shares with the event of the step, where it is about that one."""
 
     @property
     def answers(self) -> Sequence[EventType[object]]:
         """The facts that may follow."""
         return [answer for answer in (self.until, self.unless) if answer is not None]
+
+    def is_answered_by(self, subject: str) -> bool:
+        """Whether a fact of this kind may follow."""
+        return any(answer.name == subject for answer in self.answers)
 
 
 class OutsideCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,7 +227,8 @@ class SagaType:
     @cached_property
     def undone_late(self) -> frozenset[str]:
         """The steps that are undone when they turn out to be done too late."""
-        taken = (take for take in self.takes if take.kind == "step" and take.late == "undo")
+        started = () if self.started_by is None else (self.started_by,)
+        taken = (take for take in (*started, *self.takes) if take.kind != "on" and take.late == "undo")
         return frozenset(take.method for take in taken if take.method in self.undos)
 
     @cached_property

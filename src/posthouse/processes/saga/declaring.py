@@ -121,6 +121,7 @@ def _undo(method: Marked, correlate: str) -> Undo:
         unless=event_type_of(mark.unless) if mark.unless else None,
         within=mark.seconds if mark.events else 0.0,
         correlate=mark.correlate or correlate,
+        same=mark.same,
     )
 
 
@@ -345,6 +346,42 @@ def _undo_problems(methods: Sequence[Marked]) -> Iterator[str]:
         undone[step] += 1
         if steps.get(step) is not mark.step:
             yield f"{name} undoes {step}, which is no step of this saga.{did_you_mean(step, steps)}"
+        yield from _same_problems(name, mark)
     for step, times in undone.items():
         if times > 1:
             yield f"{step} has {times} undos: put what they do into one"
+
+
+def _same_problems(name: str, mark: MethodMark) -> Iterator[str]:
+    """What keeps facts from being told apart by the fields that they share with the event of the step."""
+    facts = [fact for fact in (*mark.events, mark.unless) if fact is not None and _is_event(fact)]
+    done_by = [event for one in marks_of(mark.step) if _takes_event(one) for event in one.events if _is_event(event)]
+    if mark.same and not done_by:
+        yield f"{name}: same={mark.same[0]!r} is compared with the event of {_name_of(mark.step)}, which has none"
+    for field in mark.same if done_by else ():
+        kinds = {event: _kind_of(event, field) for event in (*done_by, *facts)}
+        wanting = [event for event in kinds if field not in _fields(event_type_of(event))]
+        for event in wanting:
+            known = _fields(event_type_of(event))
+            yield f"{name}: same={field!r} is no field of {event.__name__}.{did_you_mean(field, known)}"
+        one, *others = done_by[:1] + facts
+        for other in others if not wanting else ():
+            if kinds[one] and kinds[other] and not kinds[one] & kinds[other]:
+                yield (
+                    f"{name}: same={field!r} is {_words(kinds[one])} in {one.__name__} and {_words(kinds[other])} in "
+                    f"{other.__name__}: they are never the same"
+                )
+
+
+def _kind_of(event: type, field: str) -> set[object]:
+    """What a field may hold, None left out; nothing where the class does not say."""
+    try:
+        kind = typing.get_type_hints(event).get(field)
+    except Exception:  # annotations that only a checker can read
+        return set()
+    kinds = typing.get_args(kind) if _is_union(kind) else (kind,)
+    return {one for one in kinds if one not in (None, NoneType)}
+
+
+def _words(kinds: set[object]) -> str:
+    return " or ".join(sorted(inspect.formatannotation(kind) for kind in kinds))

@@ -88,7 +88,7 @@ class SagaInstances:
         actor = Actor(kind="user", id=action.by) if action.by else None
         async with self._begin(of.service, row.tenant, actor=actor) as tx:
             now = await conductor.load(tx, row.id, attempt=row.attempt)
-            if now is None or now.tombstone:
+            if now is None or now.tombstone or now.status == "awaited":
                 return False
             course = conductor.course(tx, now, "index", {})
             if course.is_indexed():
@@ -266,7 +266,7 @@ async def _resume(conductor: Conductor, course: Course) -> None:
 
 def _undo_failed(row: SagaRow) -> bool:
     """Whether an undo failed, for good or for now, or waits for its fact."""
-    return row.status == "compensation_failed" or row.undoing is not None
+    return row.status == "compensation_failed" or (row.status == "compensating" and row.undoing is not None)
 
 
 def _nobody(saga: str, tenant: str, id: str) -> DeskError:

@@ -63,6 +63,8 @@ class MethodMark(msgspec.Struct, frozen=True, kw_only=True):
     """Of a step or a join: the steps that must be done before."""
     unless: type | None = None
     """Of an undo: the event that says that it failed."""
+    same: tuple[str, ...] = ()
+    """Of an undo: the fields that both have in common with the event of the step."""
     by: str | None = None
     """Of a step: the role of those who bring it about."""
     seconds: float = 0.0
@@ -142,17 +144,26 @@ def _marked(mark: MethodMark) -> Callable[[F], F]:
 def starts(method: Alone[S, R], /) -> Alone[S, R]: ...
 @overload
 def starts(
-    event: type[P], /, *, correlate: str | None = None, policy: Policy | None = None
+    event: type[P], /, *, correlate: str | None = None, late: Late = "undo", policy: Policy | None = None
 ) -> Callable[[With[S, P, R]], With[S, P, R]]: ...
 def starts(
-    given: Callable[..., object], /, *, correlate: str | None = None, policy: Policy | None = None
+    given: Callable[..., object],
+    /,
+    *,
+    correlate: str | None = None,
+    late: Late = "undo",
+    policy: Policy | None = None,
 ) -> Callable[..., object]:
     """The first step. `@starts` alone: `start_saga` runs it. `@starts(Event)`: the event starts a saga, whose other fields
-    begin with their defaults."""
+    begin with their defaults. Another such event for a saga that was started starts nothing; where the start has an undo, it
+    is run for that event too: with the other undos while the saga runs, at once when it has ended. With `late="ignore"` the
+    latter is noted."""
     if inspect.isroutine(given):
         return _marked(MethodMark(kind="starts"))(given)
     events = _classes("starts", given)
-    return _marked(MethodMark(kind="starts", events=events, correlate=correlate, policy=_policy("starts", policy)))
+    return _marked(
+        MethodMark(kind="starts", events=events, correlate=correlate, late=late, policy=_policy("starts", policy))
+    )
 
 
 @overload
@@ -315,6 +326,7 @@ def undo(
     *,
     until: type[object] | None = None,
     unless: type[object] | None = None,
+    same: str | tuple[str, ...] = (),
     within: float = 60.0,
     correlate: str | None = None,
     policy: Policy | None = None,
@@ -337,6 +349,7 @@ def undo(
     *,
     until: type[object] | None = None,
     unless: type[object] | None = None,
+    same: str | tuple[str, ...] = (),
     within: float = 60.0,
     correlate: str | None = None,
     policy: Policy | None = None,
@@ -349,6 +362,7 @@ def undo(
     calling: Callable[..., object],
     until: type[object] | None = None,
     unless: type[object] | None = None,
+    same: str | tuple[str, ...] = (),
     within: float = 60.0,
     correlate: str | None = None,
     policy: Policy | None = None,
@@ -360,13 +374,16 @@ def undo(
     calling: Callable[..., object] | None = None,
     until: type[object] | None = None,
     unless: type[object] | None = None,
+    same: str | tuple[str, ...] = (),
     within: float = 60.0,
     correlate: str | None = None,
     policy: Policy | None = None,
 ) -> Callable[..., object]:
     """The compensation of a step, which is given the event of that step; that of a join, or of a start without an event, is
     given its turn alone, that of a step that calls outside also the answer. With `until` it is over when that event has come; if it does not come `within` so many seconds,
-    compensation has failed; and so it has, at once, when the event `unless` comes, which says that it was refused.
+    compensation has failed; and so it has, at once, when the event `unless` comes, which says that it was refused. `same` names
+    the field, or the fields, that both share with the event of the step: one about another payment of the same booking is
+    noted, and ends nothing.
 
     `calling` is as that of a step: a function that is given the event of the step, and what the call of the step was answered,
     where it made one; the method is then given the answer to this one. If it raises `Reject`, compensation has failed."""
@@ -382,11 +399,19 @@ def undo(
         raise ConfigurationError(
             f"@undo(unless={refused.__name__}) is the other answer to the event that it waits for: name that one with until=…"
         )
+    if problem := misfit("undo", "same", same, str | tuple[str, ...]):
+        raise ConfigurationError(problem)
+    fields = (same,) if isinstance(same, str) else same
+    if fields and until is None:
+        raise ConfigurationError(
+            f"@undo(same={same!r}) is about the event that it waits for: name that one with until=…"
+        )
     return _marked(
         MethodMark(
             kind="undo",
             events=events,
             unless=refused,
+            same=fields,
             step=step,
             seconds=within,
             correlate=correlate,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
@@ -13,7 +14,7 @@ from posthouse.events import Event, timestamp
 from posthouse.processes.saga.declared import SagaType
 from posthouse.seam.outward import event_in
 from posthouse.store import OutboxRow
-from posthouse.store.sagas import SagaInput, Said
+from posthouse.store.sagas import Done, SagaInput, Said
 
 
 def input_of(event_type: EventType[object], event: Event[object]) -> SagaInput:
@@ -27,6 +28,7 @@ def input_of(event_type: EventType[object], event: Event[object]) -> SagaInput:
         time=event.time,
         key=event.key,
         correlation=event.correlation,
+        causation=event.causation,
     )
 
 
@@ -46,14 +48,16 @@ def event_of(of: SagaType, given: SagaInput, tenant: str, at: float) -> Event[ob
         tenant=tenant,
         key=given.key if given.key is not None else event_type.key_of(payload),
         correlation=given.correlation,
+        causation=given.causation,
     )
 
 
-def said_in(row: OutboxRow, wait: float | datetime) -> Said:
-    """An event that was published, `after` so many seconds."""
+def said_in(row: OutboxRow, wait: float | datetime, undoes: Mapping[str, Done]) -> Said:
+    """An event that was published, `after` so many seconds; by its id, what it was to undo."""
     event = event_in(row)
     after, at = (0.0, wait) if isinstance(wait, datetime) else (wait, None)
-    return Said(type=event.type, event_id=event.id, data=_raw(event.data, event.content_type), after=after, at=at)
+    data = _raw(event.data, event.content_type)
+    return Said(type=event.type, event_id=event.id, data=data, after=after, at=at, undoes=undoes.get(event.id))
 
 
 def _is_json(content_type: str | None) -> bool:

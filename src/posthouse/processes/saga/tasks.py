@@ -35,7 +35,7 @@ def open_tasks(of: SagaType, row: SagaRow, now: float) -> Mapping[str, float]:
     """What waits for people as the row stands, by step, and since when; what was open before keeps its time."""
     opened: list[str] = []
     if takes_in_time(row):
-        done = row.steps
+        done = row.standing
         begun = {*done, *(call.step for call in row.calls)}
         opened += [step for step in of.people if step not in begun and not of.missing(step, done)]
     if row.status in ("partial", "compensation_failed") or any(call.given_up for call in row.calls):

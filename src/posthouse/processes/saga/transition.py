@@ -19,7 +19,7 @@ WAKE = "wake"
 
 def with_step(row: SagaRow, done: Done) -> SagaRow:
     """A step is done. One that was done before is undone as often; where nothing is to be undone, it keeps its place."""
-    return row if not done.undoable and done.step in row.steps else replace(row, done=(*row.done, done))
+    return row if not done.undoable and done.step in row.standing else replace(row, done=(*row.done, done))
 
 
 def next_undo(row: SagaRow) -> Done | None:
@@ -41,7 +41,8 @@ def marked(row: SagaRow, mark: Mark | None, now: float) -> SagaRow:
         case Mark("complete", note):
             return completed(row, now, note)
         case Mark("partial", reason):
-            return replace(row, status="partial", reason=reason)
+            calls = tuple(replace(call, rests=False) for call in row.calls)
+            return replace(row, status="partial", reason=reason, calls=calls)
         case Mark("compensate", reason):
             return compensating(row, reason)
     return row
@@ -51,16 +52,26 @@ def marked_late(row: SagaRow, mark: Mark | None, now: float) -> SagaRow:
     """What a method said that takes what comes late. Steps that are undone already, or are about to be, are not done again;
     and what came late before is still undone."""
     match mark:
-        case Mark("complete", note) if any(done.late for done in row.done):
-            undoing = row.undoing if row.undoing is not None and row.undoing.of.late else None
-            return replace(row, status="compensating", ended_as="completed", note=note or row.note, undoing=undoing)
         case Mark("compensate", reason):
             if "completed" not in (row.status, row.ended_as):
                 return row
-            return replace(row, status="compensating", reason=reason, ended_as=None, ended_at=None)
+            return replace(_undoes_on(row), reason=reason, ended_as=None)
         case Mark("partial", reason):
-            return replace(row, status="partial", reason=reason, undoing=None, ended_as=None, ended_at=None)
+            undoing = row.undoing if under_way(row) else None
+            return replace(row, status="partial", reason=reason, undoing=undoing, ended_as=None, ended_at=None)
     return marked(row, mark, now)
+
+
+def under_way(row: SagaRow) -> bool:
+    """Whether the world was asked for the undo that it stands at: whatever else is decided, that one is seen through."""
+    at = row.undoing
+    return at is not None and (at.waiting or any(call.undoes == at.of for call in row.calls))
+
+
+def _undoes_on(row: SagaRow) -> SagaRow:
+    """Something is left to undo. An undo that failed for good stays for an operator."""
+    rests = row.status == "compensation_failed" and row.undoing is not None
+    return replace(row, status="compensation_failed" if rests else "compensating", ended_at=None)
 
 
 def came_late(row: SagaRow, done: Done) -> SagaRow:
@@ -70,19 +81,25 @@ def came_late(row: SagaRow, done: Done) -> SagaRow:
 
 
 def completed(row: SagaRow, now: float, note: str = "") -> SagaRow:
-    """The goal is reached."""
-    return replace(row, status="completed", note=note or row.note, undoing=None, ended_as=None, ended_at=now)
+    """The goal is reached. What came late before, and the undo that is under way, are undone first."""
+    kept = row.undoing is not None and (row.undoing.of.late or under_way(row))
+    row = replace(row, note=note or row.note, undoing=row.undoing if kept else None)
+    if kept or any(done.late for done in row.done):
+        return replace(_undoes_on(row), ended_as="completed")
+    return replace(row, status="completed", ended_as=None, ended_at=now)
 
 
 def compensating(row: SagaRow, reason: str, *, cancelled: bool = False) -> SagaRow:
-    """From here on steps are undone."""
-    return replace(row, status="compensating", reason=reason, cancelled=cancelled, undoing=None)
+    """From here on steps are undone; one that is being undone already is not asked for again."""
+    undoing = row.undoing if under_way(row) else None
+    return replace(row, status="compensating", reason=reason, cancelled=cancelled, undoing=undoing)
 
 
 def undone(row: SagaRow) -> SagaRow:
     """The step that it stands at is out of the way."""
     at = standing_at(row)
-    return replace(row, status="compensating", done=tuple(done for done in row.done if done != at), undoing=None)
+    status = row.status if takes_in_time(row) else "compensating"
+    return replace(row, status=status, done=tuple(done for done in row.done if done != at), undoing=None)
 
 
 def undoing_now(row: SagaRow) -> SagaRow:
@@ -107,8 +124,11 @@ def attempted(row: SagaRow, attempts: int, error: str) -> SagaRow:
 
 
 def failed(row: SagaRow, error: str) -> SagaRow:
-    """The compensation rests for an operator; a fact that is awaited may still come."""
+    """The compensation rests for an operator; a fact that is awaited may still come. Where one decides about the saga anyhow, the
+    undo is as if it had not been asked for."""
     at = row.undoing or Undoing(of=standing_at(row))
+    if takes_in_time(row):
+        return replace(row, undoing=Undoing(of=at.of, error=error))
     return replace(row, status="compensation_failed", undoing=replace(at, error=error))
 
 
@@ -166,6 +186,12 @@ def without_call(row: SagaRow, call: CallOut) -> SagaRow:
     return replace(row, calls=tuple(other for other in row.calls if other.turn != call.turn))
 
 
+def without_undo(row: SagaRow) -> SagaRow:
+    """The undo that it stands at is done otherwise: what its call is answered changes nothing any more."""
+    at = standing_at(row)
+    return undone(replace(row, calls=tuple(call for call in row.calls if call.undoes != at)))
+
+
 def without_unbegun(row: SagaRow) -> SagaRow:
     """Calls of steps that never began are not made: nothing has happened outside."""
     return replace(row, calls=tuple(call for call in row.calls if call.begun_at is not None or call.undoes))
@@ -184,13 +210,16 @@ def put_off(row: SagaRow) -> SagaRow:
 def known_after_all(row: SagaRow, call: CallOut) -> SagaRow:
     """A call is not out any more; where the saga rested because nobody knew of it, it goes on."""
     row = without_call(row, call)
-    rests = call.given_up and row.status == "partial" and not any(other.given_up for other in row.calls)
+    rests = call.rests and row.status == "partial" and not any(other.given_up for other in row.calls)
     return replace(row, status="running", reason="") if rests else row
 
 
 def given_up(row: SagaRow, call: CallOut, words: str) -> SagaRow:
     """Nobody knows what came of a call: the saga rests for an operator."""
-    row = with_call(row, replace(call, given_up=True, error=words, due_at=0.0))
+    rests = row.status == "running" or any(other.rests for other in row.calls)
+    row = with_call(row, replace(call, given_up=True, error=words, due_at=0.0, rests=rests))
+    if row.status == "partial" and not rests:
+        return row
     if takes_in_time(row):
         return replace(row, status="partial", reason=f"nobody knows whether the call of {call.step} was heard: {words}")
     return replace(row, status="compensation_failed")
@@ -207,4 +236,5 @@ def done_by(row: SagaRow, given: SagaInput, given_events: Collection[str]) -> Sa
         return replace(done, event=given.type, answered=given.kind == "answer")
 
     undoing = None if row.undoing is None else replace(row.undoing, of=noted(row.undoing.of))
-    return replace(row, done=tuple(map(noted, row.done)), undoing=undoing)
+    calls = (replace(call, undoes=noted(call.undoes)) if call.undoes else call for call in row.calls)
+    return replace(row, done=tuple(map(noted, row.done)), undoing=undoing, calls=tuple(calls))

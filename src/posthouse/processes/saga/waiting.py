@@ -62,11 +62,11 @@ def obstacle_behind(of: SagaType, row: SagaRow, one: Waiting, first: Waiting | N
     """The same, where that is the first of its key, if there is one."""
     if row.status == "awaited":
         return "its start"
-    if takes_in_time(row) and (missing := of.missing(one.method, row.steps)):
+    if takes_in_time(row) and (missing := of.missing(one.method, row.standing)):
         return ", ".join(missing)
     return "" if first is None or _lets_pass(of, row, first, one) else f"{first.type}, which came before it"
 
 
 def _lets_pass(of: SagaType, row: SagaRow, other: Waiting, one: Waiting) -> bool:
     """Whether `other`, the first in line, waits for the very step that `one` does: behind it, none would ever be taken."""
-    return takes_in_time(row) and one.method not in row.steps and one.method in of.needed(other.method)
+    return takes_in_time(row) and one.method not in row.standing and one.method in of.needed(other.method)

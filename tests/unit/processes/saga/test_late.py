@@ -210,7 +210,7 @@ async def test_an_event_that_was_taken_in_time_is_not_undone_when_it_comes_again
         ([FAILED], "complete", "completed", [], ["complete"]),
         ([FAILED], "compensate", "compensated", [], ["compensate"]),
         ([FAILED], "partial", "partial", [], ["partial"]),
-        ([money(5), FAILED], "complete", "completed", ["begin", "money"], ["complete"]),
+        ([money(5), FAILED], "complete", "compensating", ["begin", "money"], ["complete"]),
         ([money(5), FAILED], "compensate", "compensating", ["begin", "money"], ["compensate"]),
         ([FINISHED, money(5)], "compensate", "compensating", ["begin", "money"], ["compensate"]),
         ([FINISHED, money(5)], "complete", "compensating", ["begin", "money"], ["complete"]),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
+from msgspec.structs import replace
 
 from posthouse import Event, Payload, Policy, Reject, Service
 from posthouse.app import app_of
 from posthouse.errors import ConfigurationError
 from posthouse.processes import Saga, Turn, on, starts, step, undo
+from posthouse.processes.saga.declared import OutsideCall
 from posthouse.testing import Harness, assert_survives_crashes, given
 from posthouse.testing.histories import assert_replays, dump, histories, load
 from posthouse.testing.sagas import SagaCase
@@ -253,3 +257,37 @@ def test_an_undo_of_a_step_without_an_event_calls_nobody() -> None:
 
     with pytest.raises(ConfigurationError, match="end calls outside, and begin has no event to call about"):
         Service("claims").saga("bare", correlate="claim_id")(Bare)
+
+
+async def test_an_undo_that_is_done_by_hand_while_its_call_is_out_is_over_and_the_answer_is_noted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Harness(claims) as h:
+        desk = app_of(claims).sagas
+
+        async def by_hand(event: Event[Approved], receipt: str) -> str:
+            REFUNDED["called"] = receipt
+            await desk.resume("claim", "c1", tenant="t1", note="paid back at the desk")
+            return "refund 1"
+
+        calls = cast("dict[str, OutsideCall]", claims.declared.saga_types["claim"].calls)
+        monkeypatch.setitem(calls, "refunded", replace(calls["refunded"], function=by_hand))
+        await paid_out(h)
+        view = await desk.show("claim", "c1", tenant="t1")
+        assert (view.row.status, view.row.calls, view.row.done) == ("compensated", (), ())
+        assert [turn.undone for turn in view.history][-2:] == [("close",), ()]
+        assert view.history[-1].note == (
+            "the call of refunded was over, done by hand; it was answered, and has happened"
+        )
+        assert await h.published(Refunded) == []
+        await assert_replays(claims, [view])
+
+
+async def test_an_undo_that_is_done_by_hand_while_its_call_waits_is_not_called_for_again() -> None:
+    case = await given(claims, Claim(claim_id="c1"), Approved(claim_id="c1"))
+    await case.answer("paid", "receipt 1")
+    await case.when(Withdrawn(claim_id="c1"))
+    await case.answer("refunded", ConnectionError("the bank is down"))
+    await case.resume(note="paid back at the desk")
+    case.then(status="compensated", calls=[], done=[], published=[Closed(claim_id="c1")])
+    (await case.advance(100)).then(status="compensated", published=[])

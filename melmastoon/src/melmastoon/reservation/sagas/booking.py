@@ -79,7 +79,7 @@ class BookingSaga(Saga):
         self.room_id = event.data.room_id
         turn.clear(self.hold_expired)
 
-    @undo(room_committed, until=AllocationReleased, within=seconds(60))
+    @undo(room_committed, until=AllocationReleased, same="allocation_id", within=seconds(60))
     async def release_room(self, event: Event[AllocationCommitted], turn: Turn) -> None:
         """Inventory releases the room because the booking is cancelled."""
         await self._cancel(turn)
