@@ -105,7 +105,11 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Show the figures again and again, until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(metavar="SECONDS", help="With --watch: the time between two looks.")] = 1.0,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also how long publishing, receiving, handlers and transactions took.")
+        bool,
+        typer.Option(
+            "--verbose",
+            help="Also how long publishing, receiving, handlers and transactions took, and every process that fell silent.",
+        ),
     ] = False,
 ) -> None:
     """Show whether everything that was committed is applied, in flight or held, and who runs.
@@ -139,7 +143,7 @@ def _show_once(services: Sequence[Service], targets: Sequence[str], as_json: boo
         report = report_of(figures, look.wake, settled, attended, look.timing)
         print_json(msgspec.structs.replace(report, remedies=look.remedies))
     else:
-        show(figures, look.wake, settled, attended)
+        show(figures, look.wake, settled, attended, verbose=verbose)
         for sentence in [
             *losses(figures.lines, look.accepted),
             *gaps(figures.lines, targets),
@@ -216,7 +220,14 @@ def _worker(worker: Worker) -> Mapping[str, object]:
     return {**{name: value for name, value in facts.items() if name != "figures"}, "running": is_running(worker)}
 
 
-def show(figures: Status, wake: Mapping[str, str], settled: Sequence[Line], attended: Sequence[Attendance]) -> None:
+def show(
+    figures: Status,
+    wake: Mapping[str, str],
+    settled: Sequence[Line],
+    attended: Sequence[Attendance],
+    *,
+    verbose: bool = False,
+) -> None:
     """The figures for people."""
     if figures.lines:
         print_table(COLUMNS, [_row(line, line in settled) for line in figures.lines])
@@ -226,7 +237,7 @@ def show(figures: Status, wake: Mapping[str, str], settled: Sequence[Line], atte
         [(n, figures.unsent[n], figures.stuck[n], figures.timers[n], wake[n]) for n in figures.unsent],
     )
     say("")
-    if show_workers(attended):
+    if show_workers(attended, every=verbose):
         say("")
     for one in attended:
         for sentence in unattended(one):
@@ -299,7 +310,7 @@ async def _watch(services: Sequence[Service], every: float, verbose: bool) -> No
             attended = await attendance(services, figures)
             if figures.away:
                 say(f"cannot tell what is at the broker: {figures.away}", "red")
-            show(figures, wake, figures.settled(before) if before else (), attended)
+            show(figures, wake, figures.settled(before) if before else (), attended, verbose=verbose)
             if verbose:
                 show_timing(await timing_of(services))
             before = figures

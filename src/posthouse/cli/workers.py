@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
-from posthouse.cli.output import Cell, aimed, counted, print_table, span
+from posthouse.cli.output import Cell, aimed, counted, print_table, say, span
 from posthouse.heartbeat import SILENT
 from posthouse.liveness import Attendance, is_running
 from posthouse.runtime import Part
@@ -22,12 +22,17 @@ WAITING: dict[Part, str] = {
 }
 
 
-def show_workers(found: Sequence[Attendance]) -> bool:
-    """Whoever runs, and whoever fell silent; those that stopped in good order are left out. Whether there was any."""
-    rows = [_row(worker) for one in found for worker in one.workers if not worker.stopped]
-    if rows:
-        print_table(COLUMNS, rows)
-    return bool(rows)
+def show_workers(found: Sequence[Attendance], *, every: bool = False) -> bool:
+    """Whoever runs, and of those that fell silent the last, or all of them; those that stopped in good order are left out. Whether
+    there was any."""
+    workers = [worker for one in found for worker in one.workers if not worker.stopped]
+    silent = sorted((worker for worker in workers if not is_running(worker)), key=lambda worker: abs(worker.age))
+    folded = [] if every else silent[1:]
+    if workers:
+        print_table(COLUMNS, [_row(worker) for worker in workers if worker not in folded])
+    if folded:
+        say(f"and {len(folded):,} more that fell silent before in the last day: --verbose shows them", "dim")
+    return bool(workers)
 
 
 def unattended(one: Attendance) -> list[str]:

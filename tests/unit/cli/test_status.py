@@ -278,6 +278,18 @@ def test_who_fell_silent_does_not_run(project: Project) -> None:
     assert "nobody runs orders: desk-7 gave its last sign of life 2 h ago" in result.stdout
 
 
+def test_of_many_that_fell_silent_the_last_is_shown_and_the_others_are_counted(project: Project) -> None:
+    project.place(("a", 1))
+    for hours in (3, 2, 4):
+        pretend(project, parts="relay, consumers, timers", version=f"1.{hours}", age=hours * 3600.0)
+    said = project.run("status", "shop:orders", columns=160).stdout
+    assert said.count(" silent\n") == 1
+    assert "2 h ago" in said
+    assert "and 2 more that fell silent before in the last day: --verbose shows them" in said
+    assert project.run("status", "shop:orders", "--verbose", columns=160).stdout.count(" silent\n") == 3
+    assert len(report(project)["workers"]) == 3
+
+
 def test_who_was_killed_while_its_clock_was_ahead_does_not_run_until_time_catches_up(project: Project) -> None:
     project.place(("a", 1))
     pretend(project, parts="relay, consumers, timers", age=-7200.0)

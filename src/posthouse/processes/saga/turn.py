@@ -56,7 +56,7 @@ class Turn:
         final: bool = False,
     ) -> None:
         self.tx = tx
-        """The transaction, for what is not here."""
+        """The transaction, for what is not here, as starting a child: `await service.start_saga(turn.tx, Child(…))`."""
         self.now = now
         """The time in seconds since 1970, by the service's clock."""
         self.reason = reason
