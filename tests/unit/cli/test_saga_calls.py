@@ -42,3 +42,9 @@ def test_an_unknown_outcome_is_not_to_be_taken_for_a_failure(status: SagaStatus)
 
 def test_a_compensation_says_that_it_waits_for_an_answer() -> None:
     assert "It waits for the answer to the call of paid, and undoes that first." in sentences("compensating", OUT)
+
+
+def test_a_running_saga_waits_for_the_answer_and_not_for_the_event_that_asked() -> None:
+    said = sentences("running", OUT)
+    assert "It waits for the answer to the call of paid.\n" in said
+    assert next(take.event_type.name for take in OF.takes if take.method == "paid") not in said

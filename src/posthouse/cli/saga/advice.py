@@ -68,7 +68,12 @@ def _compensating(of: SagaType, row: SagaRow, name: str) -> Iterator[str]:
 
 
 def _running(of: SagaType, row: SagaRow, name: str) -> Iterator[str]:
-    steps = [take for take in of.takes if take.kind == "step" and take.method not in row.steps]
+    out = [call.step for call in row.calls]
+    if out:
+        yield f"It waits for the answer to the call of {', '.join(out)}."
+    begun = {*row.steps, *out}
+    steps = [take for take in of.takes if take.kind == "step" and take.method not in begun]
     missing = [take.event_type.name for take in steps if not of.missing(take.method, row.steps)]
-    yield f"It waits for {' or '.join(missing)}." if missing else "It waits for an event or a deadline."
+    if missing or not out:
+        yield f"It waits for {' or '.join(missing)}." if missing else "It waits for an event or a deadline."
     yield f"  undo everything: posthouse saga cancel {name} --reason …"

@@ -88,7 +88,7 @@ def list_sagas(
     if len(rows) > limit:
         say(f"there are more than {limit}: raise --limit, or narrow the choice", "yellow")
     if any(row.status in FOR_AN_OPERATOR for row in rows):
-        say("partial and compensation_failed ones wait for you: see `posthouse saga show TARGET`", "yellow")
+        say("partial and compensation_failed ones wait for you: see `posthouse saga tasks TARGET`", "yellow")
 
 
 def summary(row: SagaRow) -> dict[str, object]:
@@ -147,6 +147,7 @@ def _row(service: Service, row: SagaRow, now: float) -> tuple[Cell, ...]:
     failed = row.undoing.error if row.undoing is not None else ""
     following = "" if due is None else f"{called(due[0])} in {span(due[1].due_at - now)}"
     early = counted(len(row.waiting), "early event") if row.waiting else ""
+    calls = f"calls for {', '.join(call.step for call in row.calls)}" if row.calls else ""
     of = service.declared.saga_types.get(row.saga)
     return (
         row.saga,
@@ -155,7 +156,7 @@ def _row(service: Service, row: SagaRow, now: float) -> tuple[Cell, ...]:
         status_text(row.status),
         row.steps[-1] if row.done else "",
         span((row.ended_at or now) - row.started_at),
-        "; ".join(filter(None, (early, following, one_line(failed or row.reason or row.note)))),
+        "; ".join(filter(None, (early, calls, following, one_line(failed or row.reason or row.note)))),
     )
 
 

@@ -42,7 +42,7 @@ def tasks(
     now = app_of(service).clock.now()
     print_table(COLUMNS, [_row(task, now) for task in found])
     say("")
-    say(f"{counted(len(found), 'task')}. What is known, and what to press:")
+    say(f"{counted(len(found), 'task')}. What is known, and what to press, as for the first:")
     say(f"  posthouse saga show {target} {found[0].asked_as}")
 
 
