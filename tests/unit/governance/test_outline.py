@@ -131,6 +131,7 @@ def test_the_diagram_holds_steps_undos_in_reverse_and_every_decision() -> None:
         "    s0 --> s1: hotel.inventory.allocation.committed.v1",
         "    s0 --> s2: hotel.payment.intent.captured.v1",
         "    note left of s0: sets hold_expired after 30 s",
+        "    note right of s2: late hotel.payment.intent.captured.v1#58; paid_too_late, says refund.requested.v1",
         "  }",
         "  running --> compensating: payment_failed #40;hotel.payment.intent.failed.v1#41;",
         "  running --> completed: paid #40;hotel.payment.intent.captured.v1#41;",

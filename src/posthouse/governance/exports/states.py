@@ -57,6 +57,8 @@ def _steps(saga: SagaEntry) -> Iterator[str]:
     for method in saga.of_kind("on"):
         if not method.decides:
             yield f"note right of {ids[steps[-1].name]}: {_said(f'on {_cause(method)}: {_works(method)}')}"
+    for method in saga.of_kind("late"):
+        yield f"note right of {ids[steps[-1].name]}: {_said(f'late {_cause(method)}: {_works(method)}')}"
 
 
 def _undos(undos: Sequence[MethodEntry]) -> Iterator[str]:
