@@ -136,3 +136,11 @@ def backoff_horizon(tries: int, first: float, last: float) -> float:
 def backoff(attempts: int, first: float, last: float, *, factor: float = 2.0, spread: float = 0.5) -> float:
     """Seconds to wait after `attempts` tries: the longest ones, shortened at random by up to `spread` of themselves."""
     return jitter(longest_backoff(attempts, first, last, factor), spread)
+
+
+def lasting(seconds: float) -> str:
+    """A length of time in words: whole days or hours where they are two or more, otherwise seconds."""
+    for unit, name in ((86_400, "days"), (3_600, "hours")):
+        if seconds >= 2 * unit and seconds % unit == 0:
+            return f"{seconds / unit:g} {name}"
+    return f"{seconds:g} s"

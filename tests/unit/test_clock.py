@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from posthouse.clock import ManualClock, SystemClock, backoff, jitter, longest_backoff, new_id, new_ulid
+from posthouse.clock import ManualClock, SystemClock, backoff, jitter, lasting, longest_backoff, new_id, new_ulid
 
 
 async def test_a_manual_clock_stands_still_until_it_is_moved() -> None:
@@ -93,3 +93,18 @@ def test_back_off_is_shortened_at_random_by_up_to_its_spread() -> None:
     assert all(4.0 <= backoff(4, 1.0, 10.0) <= 8.0 for _ in range(100))
     assert all(8.0 <= backoff(5, 1.0, 10.0, spread=0.2) <= 10.0 for _ in range(100))
     assert backoff(3, 1.0, 10.0, spread=0.0) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.5, "0.5 s"),
+        (90.0, "90 s"),
+        (3600.0, "3600 s"),
+        (7200.0, "2 hours"),
+        (86_400.0, "24 hours"),
+        (432_000.0, "5 days"),
+    ],
+)
+def test_a_length_of_time_is_told_in_words(seconds: float, words: str) -> None:
+    assert lasting(seconds) == words

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from posthouse.clock import lasting
 from posthouse.contracts.terms import Retention, SchemaFormat
 from posthouse.errors import ConfigurationError
 from posthouse.events.limits import UNREADABLE
@@ -153,7 +154,7 @@ class MethodEntry(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def wait(self) -> str:
         """What a deadline or an undo waits for, in words."""
-        return self.working or (f"{self.seconds:g} s" if self.seconds else "a time of its own")
+        return self.working or (lasting(self.seconds) if self.seconds else "a time of its own")
 
 
 class SagaEntry(msgspec.Struct, frozen=True, kw_only=True):

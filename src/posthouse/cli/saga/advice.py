@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from posthouse.clock import lasting
 from posthouse.processes import SagaType
 from posthouse.processes.saga.tasks import HELP
 from posthouse.store.sagas import SagaRow
@@ -54,7 +55,7 @@ def _compensating(of: SagaType, row: SagaRow, name: str) -> Iterator[str]:
     undoing = row.undoing
     undo = None if undoing is None else of.undos.get(undoing.step)
     if undoing is not None and undoing.waiting and undo is not None and undo.until is not None:
-        yield f"It goes on when {undo.until.name} has come; if that takes longer than {undo.within:g} s, it fails."
+        yield f"It goes on when {undo.until.name} has come; if that takes longer than {lasting(undo.within)}, it fails."
         yield f"  ask for it again: posthouse saga retry {name}"
         yield f"  it was done by hand: posthouse saga resume {name}"
     elif undoing is not None and undoing.attempts:

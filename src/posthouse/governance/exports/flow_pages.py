@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from posthouse.clock import lasting
 from posthouse.governance.document import Document, FlowEntry, MethodEntry, SagaEntry
 from posthouse.governance.exports.flows import expected
 from posthouse.governance.exports.front_matter import Value
@@ -118,7 +119,7 @@ def _method(steps: Steps, saga: SagaEntry, method: MethodEntry, id_: str) -> Non
     steps.work(id_, _title(method), saga.service, _summary(saga, method))
     for fact in taken:
         if method.kind == "undo":
-            steps.lead(id_, fact, f"waits at most {method.seconds:g} s for")
+            steps.lead(id_, fact, f"waits at most {lasting(method.seconds)} for")
         else:
             steps.lead(fact, id_)
     for subject in method.publishes:

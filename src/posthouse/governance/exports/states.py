@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from posthouse.clock import lasting
 from posthouse.governance.document import MethodEntry, SagaEntry
 from posthouse.governance.exports.mermaid import label
 
@@ -65,7 +66,7 @@ def _undos(undos: Sequence[MethodEntry]) -> Iterator[str]:
     if not undos:
         yield "u0: nothing to undo"
     for number, method in enumerate(undos):
-        wait = f", until {method.takes[0]} within {method.seconds:g} s" if method.takes else ""
+        wait = f", until {method.takes[0]} within {lasting(method.seconds)}" if method.takes else ""
         wait += f", unless {method.takes[1]}" if len(method.takes) > 1 else ""
         yield f"u{number}: {_said(f'{_works(method)}, undoes {method.undoes}{wait}')}"
         if number:
