@@ -26,13 +26,12 @@ def next_undo(row: SagaRow) -> Done | None:
     """What is undone now, or next; None when nothing is left: of a saga that had ended, what came late is undone alone."""
     if row.undoing is not None:
         return row.undoing.of
-    last = row.done[-1] if row.done else None
-    return last if last is not None and (row.ended_as is None or last.late) else None
+    return next((done for done in reversed(row.done) if row.ended_as is None or done.late), None)
 
 
 def standing_at(row: SagaRow) -> Done:
     """What is undone now, or next."""
-    return row.done[-1] if row.undoing is None else row.undoing.of
+    return next_undo(row) or row.done[-1]
 
 
 def marked(row: SagaRow, mark: Mark | None, now: float) -> SagaRow:

@@ -199,14 +199,22 @@ MOVES = (
 )
 
 
-def runs() -> Iterator[tuple[str, ...]]:
+KNOWN = [
+    ("compensate", "fee", "partial", "returned", "resume"),
+    ("compensate", "deposit", "partial", "deposit", "resume"),
+]
+"""Those that were broken once."""
+
+
+def runs(first: str) -> Iterator[tuple[str, ...]]:
     """Four moves, and what an operator does in the end about a saga that rests."""
-    every = [(*moves, way) for moves in itertools.product(MOVES, repeat=4) for way in ("cancel", "resume")]
-    return iter(every if LONG else random.Random(15).sample(every, 300))
+    every = list(itertools.product((first,), MOVES, MOVES, MOVES, ("cancel", "resume")))
+    return iter(every if LONG else random.Random(15).sample(every, 25))
 
 
-async def test_no_decision_leaves_a_step_undone_or_undoes_it_twice_or_stands_still() -> None:
-    for *moves, way in [("compensate", "fee", "partial", "returned", "resume"), *runs()]:
+@pytest.mark.parametrize("first", MOVES)
+async def test_no_decision_leaves_a_step_undone_or_undoes_it_twice_or_stands_still(first: str) -> None:
+    for *moves, way in [*(run for run in KNOWN if run[0] == first), *runs(first)]:
         play = Play(await given(court, Trial))
         play.came.add(0)
         await play.case.when(Deposit(id="t", n=0))
