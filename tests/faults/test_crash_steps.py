@@ -20,7 +20,7 @@ from tests.kit.long import LONG
 
 SIDE_BY_SIDE = 4
 """Worlds that are broken and mended at the same time."""
-THIN, THIN_ON_SERVER = (1, 1) if LONG else (8, 24)
+THIN, THIN_ON_SERVER = (1, 1) if LONG else (16, 48)
 """Of the steps that commit nothing, and so leave nothing behind when the process dies, one in so many is taken. On a
 server, which rolls back whatever was not committed, a run costs more than a second."""
 
