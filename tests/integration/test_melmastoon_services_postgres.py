@@ -163,7 +163,7 @@ async def test_a_chain_that_many_write_at_once_has_no_gap_and_no_fork(databases:
         facts = (held, confirmed, cancelled, captured, committed, released)
         await asyncio.gather(*(house.publish(fact(f"b{number}")) for number in range(20) for fact in facts))
         await house.settled(60)
-        announced = 20  # what was captured is kept cold
+        announced = 2 * 20  # what was captured is kept cold, and what was cancelled is announced
         async with audit.transaction("t1") as tx:
             rows = await run(tx, "SELECT position FROM audit_entry WHERE tenant = ? ORDER BY position", "t1")
             assert typed(rows, tuple[int]) == [(n,) for n in range(1, 20 * len(facts) + announced + 1)]
