@@ -15,6 +15,7 @@ from posthouse.events.limits import MAX_BYTES, MAX_LINEAGE, MAX_SEQUENCE
 from posthouse.events.subject import MAX_LENGTH
 from posthouse.receiving.fact import fact_of
 from posthouse.store import HeldEvent, InboxEntry, OutboxRow, Store, Timer
+from posthouse.store.sagas import LONGEST_INDEXED
 from posthouse.stores import open_store
 
 INDEX_ROW = 2704
@@ -40,15 +41,22 @@ COLUMNS = {
             "state",
             "status",
             "owner",
+            "parent_saga",
+            "field",
+            "service",
         ),
         NAMES,
     ),
+    "value": 4 * LONGEST_INDEXED,
 }
-"""How long a text in a column can be. An id is also remembered with `#` and a digest, or as a fact: that is the longest."""
+"""How long a text in a column can be. An id is also remembered with `#` and a digest, or as a fact: that is the longest.
+Of an indexed field 255 characters are kept, or a digest."""
 GIVEN = {
     ("migration", "name"),
     ("timer", "name"),
+    ("schedule", "name"),
     ("saga", "id"),
+    ("saga", "parent_id"),
     ("member", "owner"),
     ("shard", "owner"),
     ("worker", "id"),
