@@ -222,7 +222,7 @@ async def test_an_undo_that_fails_is_told_with_its_saga(caplog: pytest.LogCaptur
     for fields in records:
         assert fields["handler"].endswith("Checkout.give_back")
         assert (fields["error_type"], fields["tenant"], fields["key"]) == ("Broken", "acme", "o-1")
-    assert records[-1]["command"] == "posthouse saga show TARGET checkout o-1"
+    assert records[-1]["command"] == "posthouse saga show TARGET checkout o-1 --tenant acme"
 
 
 # The hook.
