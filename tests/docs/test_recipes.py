@@ -113,8 +113,12 @@ class Host:
         }
         shutil.copytree(RECIPES / name, folder, ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
 
-    def call(self, *command: str) -> str:
-        run = subprocess.run(
+    def adds_up(self) -> bool:
+        """Whether everything is applied, and no copy of it is left with the broker."""
+        return self._run(*self.recipe.posthouse, "status", self.recipe.target).returncode == 0
+
+    def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             command,
             cwd=self.folder,
             env=self.environment,
@@ -123,6 +127,9 @@ class Host:
             timeout=PATIENCE,
             check=False,
         )
+
+    def call(self, *command: str) -> str:
+        run = self._run(*command)
         assert run.returncode == 0, f"{command} in {self.folder}:\n{run.stdout}{run.stderr}"
         return run.stdout
 
@@ -202,7 +209,7 @@ def two_hosts(name: str, server: PostgresServer, folder: Path) -> Found:
                 worker.wait()
         assert len(shop.parcels()) == HALF
         with second.running(*consume) as worker:
-            second.wait_for(worker, lambda: len(shop.parcels()) >= len(ORDERS))
+            second.wait_for(worker, lambda: len(shop.parcels()) >= len(ORDERS) and second.adds_up())
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(PATIENCE) == 0
         status = [json.loads(host.posthouse("status", "--json")) for host in (first, second)]
