@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from posthouse.sending import RelaySettings, SyncTx, Tx
     from posthouse.service import Service
     from posthouse.settings import Settings
-    from posthouse.status import drained
     from posthouse.store import Store
     from posthouse.store.sagas import SagaFilter
+    from posthouse.watch.status import drained
 else:
     # The same at run time, when a name is first asked for: `posthouse --help` would import the whole house otherwise.
     # Whoever asks for Service gets App with it, which runs a service that has no other host.
@@ -69,9 +69,9 @@ else:
         "receiving": "Policy",
         "seam": "Failure Rules Seam",
         "sending": "RelaySettings SyncTx Tx",
-        "status": "drained",
         "store": "Store",
         "store.sagas": "SagaFilter",
+        "watch.status": "drained",
     }
     _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}
 

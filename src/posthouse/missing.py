@@ -12,9 +12,9 @@ from posthouse.errors import DeskError
 from posthouse.operators import OperatorsLog
 from posthouse.resend import said_at
 from posthouse.service import Service
-from posthouse.status import Line
 from posthouse.store import HeldFilter, SentFilter
 from posthouse.store.actions import Action, ActionFilter
+from posthouse.watch.status import Line
 
 VERB = "outbox accept-loss"
 

@@ -20,12 +20,12 @@ from posthouse.app import app_of, apps_of
 from posthouse.broker import Broker, Delivery, Stream, Topology
 from posthouse.clock import SystemClock, new_id
 from posthouse.resend import Choice, resend
-from posthouse.status import DROPPED, GONE, Line, status
 from posthouse.store import HeldFilter
 from posthouse.survey import PASSING, Surveyed
 from posthouse.testing import rehost
 from posthouse.tracing import trace
 from posthouse.tracing.reading import refusal
+from posthouse.watch.status import DROPPED, GONE, Line, status
 from tests.kit.frames import collect
 from tests.kit.running import at_work
 from tests.kit.shop import OrderPlaced

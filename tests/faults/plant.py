@@ -15,9 +15,9 @@ from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import StoreError
 from posthouse.runtime import PARTS, Part
-from posthouse.status import Status, status
 from posthouse.store import Store
 from posthouse.testing import rehost
+from posthouse.watch.status import Status, status
 from tests.kit.running import at_work as running
 from tests.kit.waiting import eventually
 

@@ -11,8 +11,8 @@ from posthouse.broker import Frame
 from posthouse.clock import new_id
 from posthouse.contracts import event_type_of
 from posthouse.events import STRUCTURED, Event, timestamp
-from posthouse.status import Status, status
 from posthouse.testing import Harness
+from posthouse.watch.status import Status, status
 from tests.kit.waiting import eventually
 
 from .stores import worded

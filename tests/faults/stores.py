@@ -12,8 +12,8 @@ import pytest
 
 from posthouse import Service
 from posthouse.app import app_of
-from posthouse.status import Status
 from posthouse.testing import Harness, rehost
+from posthouse.watch.status import Status
 
 _url = ""
 """The PostgreSQL database of the test that runs; empty: SQLite."""

@@ -15,8 +15,8 @@ from posthouse.brokers.memory import MemoryBroker, MemoryStream
 from posthouse.clock import SystemClock
 from posthouse.pulse import Pulse
 from posthouse.runtime import Runtime
-from posthouse.status import status
 from posthouse.testing import rehost
+from posthouse.watch.status import status
 from tests.kit.waiting import eventually
 
 PATIENCE = 30.0

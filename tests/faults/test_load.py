@@ -13,8 +13,8 @@ from posthouse import App, Event, Payload, RelaySettings, Service, Settings
 from posthouse.app import app_of
 from posthouse.broker import Frame
 from posthouse.clock import SystemClock
-from posthouse.status import status
 from posthouse.testing import rehost
+from posthouse.watch.status import status
 from tests.faults.plant import until
 from tests.faults.scene import crafted
 from tests.kit.long import LONG

@@ -23,11 +23,11 @@ from posthouse.errors import RebuildStopped, StoreError
 from posthouse.processes import Plan
 from posthouse.processes.projection import rebuilding
 from posthouse.runtime import Part, Runtime
-from posthouse.status import Line, status
 from posthouse.store import HeldEvent, HeldFilter
 from posthouse.stores.postgres.outbox import LEASE, SETTLE, SETTLE_TOGETHER
 from posthouse.stores.postgres.timers import FIRE
 from posthouse.testing import rehost
+from posthouse.watch.status import Line, status
 from tests.faults.crash_plant import Client, CrashPlant, is_done, nothing_waits, set_aside, verdict
 from tests.faults.kit import tally
 from tests.faults.kit.boundaries import PUBLISH, Boundaries, Boundary, Moment, as_part, short

@@ -16,9 +16,9 @@ import pytest
 
 from posthouse import Service
 from posthouse.app import app_of
-from posthouse.status import drained
 from posthouse.store import HeldEvent, HeldFilter
 from posthouse.testing import rehost
+from posthouse.watch.status import drained
 from tests.faults.effect_member import desk
 from tests.faults.rebuild_member import entries, ledger
 from tests.kit.long import LONG

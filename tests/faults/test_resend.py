@@ -19,9 +19,9 @@ import pytest
 from posthouse import App, Event, Payload, Policy, Service, Settings, Tx
 from posthouse.app import app_of, apps_of
 from posthouse.resend import Choice, Resent, Tally, resend
-from posthouse.status import Status, drained, status
 from posthouse.store import HeldFilter, SentFilter
 from posthouse.store.actions import ActionFilter
+from posthouse.watch.status import Status, drained, status
 from tests.kit.waiting import eventually
 
 TABLE = "CREATE TABLE IF NOT EXISTS applied (key TEXT, number INTEGER)"

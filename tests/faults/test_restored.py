@@ -13,8 +13,8 @@ import pytest
 from posthouse import App, Event, Service, Tx
 from posthouse.app import app_of
 from posthouse.resend import Choice, resend
-from posthouse.status import Status, status
 from posthouse.store import HeldFilter
+from posthouse.watch.status import Status, status
 from tests.kit.shop import OrderPlaced
 from tests.kit.waiting import eventually
 

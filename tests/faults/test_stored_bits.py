@@ -14,9 +14,9 @@ from posthouse.broker import Broker
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError
-from posthouse.status import status
 from posthouse.store import HeldFilter
 from posthouse.testing import rehost
+from posthouse.watch.status import status
 from tests.kit.running import at_work
 from tests.kit.waiting import eventually
 

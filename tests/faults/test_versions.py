@@ -16,8 +16,8 @@ from posthouse.app import app_of
 from posthouse.clock import SystemClock
 from posthouse.contracts import Topics
 from posthouse.events import decode_any
-from posthouse.status import drained
 from posthouse.stores import open_store
+from posthouse.watch.status import drained
 from tests.faults.version_scene import Booked, BookedByName, book, hotel_on
 from tests.kit.waiting import eventually
 

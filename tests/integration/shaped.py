@@ -21,9 +21,9 @@ from posthouse.app import app_of
 from posthouse.broker import Broker
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
-from posthouse.status import Status, status
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing import rehost
+from posthouse.watch.status import Status, status
 from tests.kit.running import at_work
 from tests.kit.shop import OrderPlaced
 from tests.kit.waiting import eventually

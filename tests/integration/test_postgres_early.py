@@ -9,10 +9,10 @@ from posthouse import App, Event, Payload, Policy, Service
 from posthouse.app import app_of
 from posthouse.errors import Reject
 from posthouse.processes import Saga, Turn, join, on, starts, step
-from posthouse.status import drained
 from posthouse.store import HeldFilter
 from posthouse.store.sagas import SagaRow
 from posthouse.stores.postgres import PostgresStore
+from posthouse.watch.status import drained
 from tests.kit.servers.roles import Ground
 
 PATIENCE = 30.0

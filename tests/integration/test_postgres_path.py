@@ -15,9 +15,9 @@ from posthouse.app import app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import StoreOutdated
-from posthouse.status import Status, status
 from posthouse.store import HeldFilter
 from posthouse.testing import rehost
+from posthouse.watch.status import Status, status
 from tests.kit.running import at_work
 from tests.kit.waiting import eventually
 

@@ -17,8 +17,8 @@ from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.processes import Aggregate, Model, Plan, Projection
 from posthouse.processes.projection import bulk, keeping
-from posthouse.status import drained
 from posthouse.stores.postgres import PostgresStore
+from posthouse.watch.status import drained
 from tests.kit.servers.roles import Ground
 
 POLICY = "USING (tenant = NULLIF(current_setting('posthouse.tenant', true), ''))"

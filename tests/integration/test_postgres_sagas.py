@@ -9,10 +9,10 @@ from pathlib import Path
 from posthouse import App, Event, Payload, Policy, Service, Tx
 from posthouse.app import app_of
 from posthouse.processes import Saga, Turn, deadline, on, starts, step, undo
-from posthouse.status import drained
 from posthouse.store import HeldFilter
 from posthouse.store.sagas import SagaFilter, SagaRow
 from posthouse.stores.postgres import PostgresStore
+from posthouse.watch.status import drained
 from tests.kit.servers.roles import Ground
 
 PATIENCE = 30.0

@@ -21,12 +21,12 @@ from posthouse.app import app_of
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError
-from posthouse.status import status
 from posthouse.store import HeldEvent, HeldFilter, Timer
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing import rehost
 from posthouse.testing.store_contract.samples import row
 from posthouse.testing.store_contract.steps import drain
+from posthouse.watch.status import status
 from tests.kit.running import at_work
 from tests.kit.servers.pgbouncer import pooling
 from tests.kit.servers.postgres import PostgresServer

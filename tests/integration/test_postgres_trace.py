@@ -8,10 +8,10 @@ from pathlib import Path
 from posthouse import App, Event, Payload, Service, Tx
 from posthouse.app import app_of
 from posthouse.processes import Saga, Turn, deadline, starts, step, undo
-from posthouse.status import drained
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.histories import assert_replays, dump, histories, load
 from posthouse.tracing import Trace, trace
+from posthouse.watch.status import drained
 from tests.kit.servers.roles import Ground
 
 PATIENCE = 30.0

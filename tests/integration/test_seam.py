@@ -20,9 +20,9 @@ from posthouse.errors import ConfigurationError, ContractError, EventError, Fram
 from posthouse.events import decode_any
 from posthouse.processes import Model, Plan, Saga, Turn, starts
 from posthouse.seam.timing import read_timing
-from posthouse.status import drained
 from posthouse.store import HeldFilter, Transaction
 from posthouse.store.streams import Stream
+from posthouse.watch.status import drained
 from tests.kit.waiting import eventually
 
 

@@ -16,8 +16,8 @@ from posthouse.broker import Progress
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import ManualClock, SystemClock
 from posthouse.errors import ConfigurationError
-from posthouse.status import drained
 from posthouse.testing import Harness
+from posthouse.watch.status import drained
 
 
 class Shop:

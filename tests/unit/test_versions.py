@@ -26,9 +26,9 @@ from posthouse.opened import builder_of
 from posthouse.receiving.claim import NEWER_WITHIN
 from posthouse.seam import EventContext
 from posthouse.seam.frames import frame_of
-from posthouse.status import status
 from posthouse.store import VersionUse
 from posthouse.testing import Harness
+from posthouse.watch.status import status
 from tests.kit.waiting import eventually
 
 Topics = Literal["aggregate", "subject"]

@@ -18,8 +18,8 @@ from posthouse.errors import ConfigurationError, DeskError, did_you_mean
 from posthouse.missing import accept_loss as accept
 from posthouse.missing import at_gaps, nothing_to_accept
 from posthouse.service import Service
-from posthouse.status import Line, Status
 from posthouse.store.actions import Action
+from posthouse.watch.status import Line, Status
 
 MOST = 10
 """So many keys at gaps are named."""

@@ -23,10 +23,10 @@ from posthouse.errors import BrokerError, PosthouseError, StoreError
 from posthouse.promise import Clause, promise_of
 from posthouse.redaction import redacted
 from posthouse.service import Service
-from posthouse.status import forgotten
 from posthouse.store import has_process_tables
 from posthouse.survey import Surveyed
 from posthouse.topology import Scope, plan
+from posthouse.watch.status import forgotten
 
 STYLES: dict[Judgement, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 UNREACHED = "opening"

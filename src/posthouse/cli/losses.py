@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from posthouse.cli.output import counted
 from posthouse.missing import Remedy
-from posthouse.status import Line
 from posthouse.store.actions import Action
+from posthouse.watch.status import Line
 
 
 def advice(remedy: Remedy, targets: Sequence[str]) -> str:

@@ -21,15 +21,15 @@ from posthouse.cli.timing import show_timing
 from posthouse.cli.workers import asides, mixed, show_workers, unattended
 from posthouse.errors import ConfigurationError, StoreUnavailable
 from posthouse.events import timestamp
-from posthouse.liveness import Attendance, SagaRunners, attendance, is_running
 from posthouse.missing import Remedy, accepted, remedies
 from posthouse.seam.timing import ServiceTiming
 from posthouse.service import Service
-from posthouse.status import Line, ScheduleTrouble, Status, Verdict, timing_of, worst
-from posthouse.status import status as read_status
 from posthouse.store import Worker
 from posthouse.store.actions import Action
 from posthouse.store.sagas import SagaStatus
+from posthouse.watch.liveness import Attendance, SagaRunners, attendance, is_running
+from posthouse.watch.status import Line, ScheduleTrouble, Status, Verdict, timing_of, worst
+from posthouse.watch.status import status as read_status
 
 LOOKS = 5
 PAUSE = 0.2

@@ -8,10 +8,10 @@ from rich.text import Text
 
 from posthouse.cli.output import Cell, aimed, counted, print_table, say, span
 from posthouse.heartbeat import SILENT
-from posthouse.liveness import Attendance, is_running
 from posthouse.runtime import Part
 from posthouse.store import Worker
 from posthouse.store.workers import Aside
+from posthouse.watch.liveness import Attendance, is_running
 
 COLUMNS = ("PROCESS", "SERVICES", "RUNS", "POSTHOUSE", "COMMIT", "SINCE", "LAST SIGN", "")
 

@@ -17,11 +17,11 @@ from posthouse.app import app_of
 from posthouse.broker import Broker, Stream
 from posthouse.errors import BrokerUnavailable, CommitUnknown, StoreUnavailable
 from posthouse.service import Service
-from posthouse.status import Status
 from posthouse.store import HeldEvent, Store, Transaction
 from posthouse.stores import open_store
 from posthouse.testing.harness import Harness
 from posthouse.testing.hosting import rehost
+from posthouse.watch.status import Status
 
 LIFE: contextvars.ContextVar[int | None] = contextvars.ContextVar("posthouse_life", default=None)
 """In which life of the services a task was begun; None for the test itself, which no power cut stops."""

@@ -25,8 +25,8 @@ from posthouse.seam.frames import frame_of
 from posthouse.seam.timing import Timing
 from posthouse.service import Service
 from posthouse.settings import Settings
-from posthouse.status import Status, status
 from posthouse.store import HeldEvent, HeldFilter, Store
+from posthouse.watch.status import Status, status
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from posthouse.clock import Clock
 from posthouse.events import Event, decode_any
 from posthouse.runtime import Runtime
 from posthouse.service import Service
-from posthouse.status import Status
 from posthouse.testing.harness import HELD_UP, Harness, Unsettled
+from posthouse.watch.status import Status
 
 NOTHING_MOVES = Status(lines=(), unsent={}, stuck={}, timers={}, notes=())
 LOOK = 0.0005

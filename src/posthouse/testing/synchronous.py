@@ -8,10 +8,10 @@ from typing import Self, TypeVar
 from posthouse.clock import ManualClock
 from posthouse.events import Event
 from posthouse.service import Service
-from posthouse.status import Status
 from posthouse.store import HeldEvent
 from posthouse.testing.harness import IN_MEMORY, Harness
 from posthouse.testing.scratch import LoopThread
+from posthouse.watch.status import Status
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from posthouse.clock import SystemClock
 from posthouse.errors import BrokerError, StoreError
 from posthouse.runtime import PARTS, Part, Runtime
 from posthouse.service import Service
-from posthouse.status import Status, status
+from posthouse.watch.status import Status, status
 from tests.faults.kit.failpoint import Failpoint, Steps
 from tests.faults.kit.quiet import Quiet
 from tests.faults.kit.shop import Conditions, Fact, Kind, Poison, Shop, fact

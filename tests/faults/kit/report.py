@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from posthouse.status import Status
+from posthouse.watch.status import Status
 from tests.faults.kit.books import MISSING, Books
 from tests.faults.kit.shop import INVOICED
 

@@ -10,10 +10,10 @@ import pytest
 
 from posthouse.app import app_of
 from posthouse.cli.target import load
-from posthouse.liveness import attendance, is_running
-from posthouse.status import drained, status
 from posthouse.store import WorkerTable
 from posthouse.store.projections import Generation
+from posthouse.watch.liveness import attendance, is_running
+from posthouse.watch.status import drained, status
 from tests.kit.waiting import eventually
 from tests.unit.cli.conftest import Project
 

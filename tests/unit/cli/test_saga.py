@@ -17,7 +17,7 @@ DRIVE = """
 import asyncio
 from contextlib import AsyncExitStack
 
-from posthouse.status import drained
+from posthouse.watch.status import drained
 from stay import *
 
 SERVICES = (reservation, inventory, payment)
@@ -297,7 +297,7 @@ EARLY = """
 import asyncio
 from contextlib import AsyncExitStack
 
-from posthouse.status import drained
+from posthouse.watch.status import drained
 from stay import *
 
 
@@ -337,7 +337,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from posthouse import App, Event, Payload, Saga, Service, Turn, starts, step
-from posthouse.status import drained
+from posthouse.watch.status import drained
 from posthouse.store import HeldFilter
 
 desk = Service("desk", namespace="hotel")

@@ -15,7 +15,7 @@ DRIVE = """
 import asyncio
 
 from posthouse.app import app_of
-from posthouse.status import drained
+from posthouse.watch.status import drained
 from insurer import *
 
 
@@ -135,7 +135,7 @@ import asyncio
 
 from posthouse import Policy
 from posthouse.app import app_of
-from posthouse.status import drained
+from posthouse.watch.status import drained
 from insurer import *
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from posthouse.app import app_of
-from posthouse.liveness import is_running
 from posthouse.opened import process_name
 from posthouse.service import Service
+from posthouse.watch.liveness import is_running
 from tests.kit.waiting import eventually
 from tests.unit.cli.conftest import Project
 

@@ -21,7 +21,7 @@ import sys
 from contextlib import AsyncExitStack
 
 import hotel
-from posthouse.status import drained
+from posthouse.watch.status import drained
 
 SERVICES = (hotel.bookings, hotel.rooms, hotel.money)
 

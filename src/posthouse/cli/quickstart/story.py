@@ -15,8 +15,8 @@ from posthouse.app import App, app_of
 from posthouse.cli.quickstart.shop import OrderPaid, OrderPlaced, OrderShipped, billing, orders
 from posthouse.cli.quickstart.workers import Workers
 from posthouse.errors import PosthouseError
-from posthouse.status import Line, status
 from posthouse.store import HeldEvent, HeldFilter
+from posthouse.watch.status import Line, status
 
 TENANTS = ("acme", "bolt", "crane")
 PATIENCE = 50.0

@@ -19,8 +19,8 @@ from posthouse.processes import Plan
 from posthouse.processes.projection.clearing import clear
 from posthouse.processes.projection.judging import found
 from posthouse.processes.projection.rebuilding import is_as_far
-from posthouse.status import drained
 from posthouse.testing import Harness, rehost
+from posthouse.watch.status import drained
 from tests.unit.processes.projection.listings import Hotel
 
 

@@ -13,9 +13,9 @@ from posthouse import Aggregate, App, Event, Model, Payload, Service, Swap, Tx
 from posthouse.app import app_of
 from posthouse.errors import ConfigurationError, RebuildStopped
 from posthouse.processes import Plan
-from posthouse.status import drained
 from posthouse.store import HeldEvent, HeldFilter
 from posthouse.store.streams import Stream
+from posthouse.watch.status import drained
 from tests.kit.running import at_work
 
 

@@ -14,8 +14,8 @@ from posthouse.app import app_of
 from posthouse.processes import Model, Plan
 from posthouse.processes.projection import feeding
 from posthouse.processes.projection.freshness import freshness
-from posthouse.status import drained
 from posthouse.testing import Harness, rehost
+from posthouse.watch.status import drained
 from tests.kit.waiting import eventually
 from tests.unit.processes.projection.listings import Hotel
 

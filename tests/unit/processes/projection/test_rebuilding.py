@@ -22,9 +22,9 @@ from posthouse.events import BINARY, decode_any
 from posthouse.processes import Model, Plan
 from posthouse.processes.projection import Progress, bulk
 from posthouse.service import Envelope
-from posthouse.status import drained
 from posthouse.store.projections import Generation
 from posthouse.testing import Harness, rehost
+from posthouse.watch.status import drained
 from tests.kit.waiting import eventually
 from tests.unit.processes.projection.listings import Hotel
 

@@ -15,12 +15,12 @@ from posthouse.errors import DeskError, StoreCollision
 from posthouse.processes import Saga
 from posthouse.processes.saga.calls import Answered, Refused
 from posthouse.seam.context import context_of
-from posthouse.status import status
 from posthouse.store import InboxEntry
 from posthouse.store.sagas import SagaRow
 from posthouse.testing import Harness, given
 from posthouse.testing.histories import assert_replays, dump, histories, load
 from posthouse.testing.sagas_bench import Bench
+from posthouse.watch.status import status
 from tests.kit.waiting import eventually
 from tests.unit.processes.saga.payouts import (
     Bank,

@@ -10,9 +10,9 @@ import pytest
 
 from posthouse import App, Event, Payload, Saga, Service, Turn, deadline, starts, step
 from posthouse.app import app_of
-from posthouse.status import drained
 from posthouse.store.sagas import SagaFilter
 from posthouse.testing import rehost
+from posthouse.watch.status import drained
 from tests.kit.waiting import eventually
 
 OUTSIDE = Service("till")

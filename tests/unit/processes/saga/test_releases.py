@@ -13,10 +13,10 @@ from posthouse.app import app_of
 from posthouse.clock import ManualClock
 from posthouse.errors import ContractError
 from posthouse.processes import Saga, Turn, deadline, on, starts, step, undo
-from posthouse.status import drained
 from posthouse.store import HeldFilter
 from posthouse.store.sagas import SagaFilter, SagaRow
 from posthouse.testing import rehost
+from posthouse.watch.status import drained
 
 OUTSIDE = Service("till")
 

@@ -9,8 +9,8 @@ import pytest
 from posthouse import App, Policy, Run, Service, Tx
 from posthouse.app import app_of
 from posthouse.receiving import settle
-from posthouse.status import status
 from posthouse.store import HeldEvent, HeldFilter
+from posthouse.watch.status import status
 from tests.kit.waiting import eventually
 
 

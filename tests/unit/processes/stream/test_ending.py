@@ -14,8 +14,8 @@ from posthouse.app import app_of
 from posthouse.errors import ConfigurationError, ContractError, StreamArchived, StreamClosed, StreamDeleted
 from posthouse.processes import Aggregate, Loaded, Model, Plan
 from posthouse.processes.projection import bulk
-from posthouse.status import drained
 from posthouse.store.streams import Snapshot, Stream
+from posthouse.watch.status import drained
 
 
 class Posted(Payload):

@@ -9,8 +9,8 @@ import pytest
 from posthouse import Event, Payload, Policy, Service, Tx
 from posthouse.app import app_of
 from posthouse.broker import Progress
-from posthouse.status import DROPPED, GONE, TWICE, Line, Status, drained, overlap, status
 from posthouse.testing import Harness
+from posthouse.watch.status import DROPPED, GONE, TWICE, Line, Status, drained, overlap, status
 
 shop = Service("shop")
 ledger = Service("ledger")

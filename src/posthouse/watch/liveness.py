@@ -10,9 +10,9 @@ from posthouse.app import App, apps_of
 from posthouse.heartbeat import SILENT
 from posthouse.runtime import PARTS, Part
 from posthouse.service import Service
-from posthouse.status import Status
 from posthouse.store import Worker
 from posthouse.store.workers import Aside
+from posthouse.watch.status import Status
 
 STARTS_WITHIN = 10.0
 """Seconds after which a process has adopted its schedules."""
