@@ -191,6 +191,13 @@ _STORE = (
         ("service", "consumer"),
         "How long a retry that is due, or a gap past its deadline, has waited for somebody to run it.",
     ),
+    _store(
+        "held_due",
+        "gauge",
+        "events",
+        ("service", "consumer"),
+        "Held events whose time to be tried again has come; counted up to a bound.",
+    ),
     _store("timers", "gauge", "timers", ("service",), "Timers that are set."),
     _store(
         "timers_overdue_seconds",
@@ -267,6 +274,13 @@ _STORE = (
         "workers",
         ("service", "part"),
         "Processes that have given a sign of life lately, by the part that they run.",
+    ),
+    _store(
+        "consumer_workers",
+        "gauge",
+        "workers",
+        ("service", "consumer"),
+        "Processes that have given a sign of life lately and run this consumer, those aside that leave it to another release.",
     ),
     _store(
         "unattended",
@@ -436,6 +450,13 @@ _PROCESS = (
         "times",
         ("service", "loop"),
         "How often a loop of this process failed and was begun again.",
+    ),
+    _process(
+        "loop_silent_seconds",
+        "gauge",
+        "seconds",
+        (),
+        "For how long the event loop of this process has not turned; while it is blocked, figures of stores are absent.",
     ),
 )
 
