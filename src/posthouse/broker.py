@@ -105,6 +105,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     `unsure`: so many of the pending ones, at most, may have been dealt with all the same, and nobody has said so yet: they are
     in the hands of a member, or of one that fell silent, were handed back, or come again after a seek. None means that it may
     be any of them. What a member that left in good order had in hand, and neither acknowledged nor handed back, was not.
+
+    `oldest`: seconds since the oldest of the pending ones was stored, by the broker's clock where it has one, else by this
+    machine's; 0 where none is pending. None: the broker cannot tell, or did not in time.
     """
 
     stored: int
@@ -115,6 +118,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     whole: bool = False
     unsure: int | None = None
     behind: Sequence[int] | None = None
+    oldest: float | None = None
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):

@@ -176,8 +176,15 @@ class MemoryBroker:
         late = reader.started > 0
         seen = set(range(reader.cursor, reader.seen)) - reader.done
         unsure = len(seen | reader.returned | reader.holders.keys())
+        first = next((at for at in range(reader.cursor, stored) if at not in reader.done), None)
         return Progress(
-            stored=stored, pending=pending, truncated=late, whole=not late, unsure=unsure, behind=(pending,)
+            stored=stored,
+            pending=pending,
+            truncated=late,
+            whole=not late,
+            unsure=unsure,
+            behind=(pending,),
+            oldest=0.0 if first is None else max(0.0, self._clock.now() - self.log.topics[topic][first].at),
         )
 
 

@@ -139,13 +139,16 @@ class EmbeddedBroker:
         if self._file.was_never_there:
             where = absent(self._file.path.absolute())
             return {
-                topic: Progress(stored=0, pending=0, truncated=False, unsure=0, uncounted=f"the log {where}")
+                topic: Progress(
+                    stored=0, pending=0, truncated=False, unsure=0, oldest=0.0, uncounted=f"the log {where}"
+                )
                 for topic in topics
             }
 
         def count(connection: sqlite3.Connection) -> dict[str, Progress]:
             return {
-                topic: progress_of(connection.execute(schema.PROGRESS, (group, topic)).fetchall()) for topic in topics
+                topic: progress_of(connection.execute(schema.PROGRESS, (group, topic)).fetchall(), self._clock.now())
+                for topic in topics
             }
 
         return await self._file.read("counting", count)
@@ -265,14 +268,18 @@ def offset(position: int | str) -> int:
         raise BrokerError(f"position {position!r} is not an offset of this log: it takes whole numbers") from None
 
 
-def progress_of(partitions: Iterable[tuple[int, int, int | None, int | None, int, int]]) -> Progress:
-    """From (stored, pruned, acked, started, unread, unsure) of each partition; acked is None where the group has never been."""
-    stored, unsure, behind = 0, 0, []
+def progress_of(
+    partitions: Iterable[tuple[int, int, int | None, int | None, int, int, float | None]], now: float
+) -> Progress:
+    """From (stored, pruned, acked, started, unread, unsure, the time of the first unread) of each partition; acked is None
+    where the group has never been."""
+    stored, unsure, behind, oldest = 0, 0, [], now
     late = dropped = False
-    for last, pruned, acked, started, unread, doubtful in partitions:
+    for last, pruned, acked, started, unread, doubtful, first in partitions:
         stored += last
         unsure += doubtful
         behind.append(unread)
+        oldest = min(oldest, now if first is None else first)
         late |= (pruned if started is None else started) > 0
         dropped |= acked is not None and acked < pruned
     return Progress(
@@ -283,4 +290,5 @@ def progress_of(partitions: Iterable[tuple[int, int, int | None, int | None, int
         whole=not late,
         unsure=unsure,
         behind=tuple(behind),
+        oldest=now - oldest,
     )

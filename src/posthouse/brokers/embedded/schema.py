@@ -178,8 +178,14 @@ UNREAD = _UNREAD.format(upto="h.stored")
 _UNSURE = _UNREAD.format(
     upto="coalesce(CASE WHEN c.owner IS NULL THEN c.unsure ELSE max(c.unsure, c.acked + c.reach) END, 0)"
 )
+# When the first of them was stored.
+_OLDEST = """
+    (SELECT CAST(f.stored_at AS REAL) FROM frames f WHERE f.topic = h.topic AND f.partition = h.partition
+        AND f.number > max(h.pruned, coalesce(c.acked, 0))
+        AND f.number NOT IN (SELECT value FROM json_each(coalesce(c.done, '[]'))) ORDER BY f.number LIMIT 1)"""
 PROGRESS = f"""
-    SELECT h.stored, h.pruned, c.acked, c.started, {UNREAD}, {_UNSURE} FROM topics t JOIN heads h ON h.topic = t.id
+    SELECT h.stored, h.pruned, c.acked, c.started, {UNREAD}, {_UNSURE}, {_OLDEST}
+    FROM topics t JOIN heads h ON h.topic = t.id
     LEFT JOIN cursors c ON c.grp = ? AND c.topic = h.topic AND c.partition = h.partition WHERE t.name = ?"""
 PASSED = """
     SELECT h.topic, h.partition, h.pruned, coalesce(c.acked, h.stored) AS passed

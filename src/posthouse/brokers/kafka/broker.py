@@ -15,10 +15,11 @@ from posthouse.brokers.kafka.admin import Inventory, called
 from posthouse.brokers.kafka.checks import is_durable, keeps, server_checks, topic_checks
 from posthouse.brokers.kafka.client import CONSUMER, Client, answer, configured, mapped
 from posthouse.brokers.kafka.committed_offsets import Claim, CommittedOffsets, Note, Spot
-from posthouse.brokers.kafka.offsets import Offsets, progress_of, spots_of
+from posthouse.brokers.kafka.offsets import Offsets, next_of, progress_of, spots_of
 from posthouse.brokers.kafka.producing import Producing
 from posthouse.brokers.kafka.records import place_of
 from posthouse.brokers.kafka.stream import KafkaStream
+from posthouse.brokers.kafka.times import Times, age_of
 from posthouse.brokers.kafka.topics import LIMIT, OVERHEAD, Settings, Topic, Topics, ids_of, values
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock, new_id
@@ -62,6 +63,7 @@ class KafkaBroker:
         self._offsets = Offsets(self._client)
         self._inventory = Inventory(self._client, self._topics, self._offsets, self._settings)
         self._producing = Producing(self._client, self._topics)
+        self._times = Times(self._client, clock)
         self._clock = clock
         self._lease = lease
         self._groups: dict[str, CommittedOffsets] = {}
@@ -157,8 +159,19 @@ class KafkaBroker:
         claims = await places.of(spots, ids_of(self._topics.known.values()))
         firsts = await self._offsets.firsts(spots)
         ends = await self._offsets.ends(spots)
+        waiting = {
+            spot: first for spot in spots if (first := next_of(claims[spot], firsts[spot], ends[spot])) is not None
+        }
+        times, now = await self._times.of(waiting, ids_of(self._topics.known.values())), self._clock.now()
         return {
-            topic: progress_of([spot for spot in spots if spot[0] == topic], claims, firsts, ends) for topic in topics
+            topic: progress_of(
+                [spot for spot in spots if spot[0] == topic],
+                claims,
+                firsts,
+                ends,
+                age_of([times.get(spot) for spot in waiting if spot[0] == topic], now),
+            )
+            for topic in topics
         }
 
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
@@ -203,7 +216,7 @@ class KafkaBroker:
     async def aclose(self) -> None:
         self._closed = True
         await asyncio.gather(*(stream.aclose() for stream in tuple(self._streams)))
-        await asyncio.gather(*(places.aclose() for places in self._groups.values()))
+        await asyncio.gather(*(places.aclose() for places in self._groups.values()), self._times.aclose())
         self._producing.close()
 
     def _places(self, group: str) -> CommittedOffsets:

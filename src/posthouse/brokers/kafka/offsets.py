@@ -45,8 +45,18 @@ def spots_of(topic: Topic) -> list[Spot]:
     return [(topic.name, partition) for partition in range(topic.partitions)]
 
 
+def next_of(claim: Claim | None, first: int, end: int) -> int | None:
+    """The first offset of a partition that a group has not acknowledged; None where it has all."""
+    claim = claim or Claim(first, Note(began=first))
+    return next((at for at in range(max(claim.cursor, first), end) if at not in claim.done), None)
+
+
 def progress_of(
-    spots: Sequence[Spot], claims: Mapping[Spot, Claim | None], firsts: Mapping[Spot, int], ends: Mapping[Spot, int]
+    spots: Sequence[Spot],
+    claims: Mapping[Spot, Claim | None],
+    firsts: Mapping[Spot, int],
+    ends: Mapping[Spot, int],
+    oldest: float | None = None,
 ) -> Progress:
     """Of one topic. Offsets count frames, and a few more where others use transactions."""
     behind, unsure, late, dropped = list[int](), 0, False, False
@@ -68,6 +78,7 @@ def progress_of(
         whole=not late,
         unsure=unsure,
         behind=tuple(behind),
+        oldest=oldest,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -18,7 +18,7 @@ from posthouse.brokers.nats.checks import is_durable, topic_checks, version_chec
 from posthouse.brokers.nats.client import CODE_MISSING, Client, Refused
 from posthouse.brokers.nats.ledger import Assignment, Ledger, Versioned
 from posthouse.brokers.nats.log import NatsLog
-from posthouse.brokers.nats.messages import stream_of, subjects_of
+from posthouse.brokers.nats.messages import moment, stream_of, subjects_of
 from posthouse.brokers.nats.publishing import Call
 from posthouse.brokers.nats.topics import Config, Settings, Topic, Topics
 from posthouse.checks import Check, warnings
@@ -208,8 +208,8 @@ class NatsBroker:
         """Of the first frame at or after a position or a time; behind the last when there is none."""
         if time is None:
             return min(max(offset(position), 1), topic.last + 1)
-        moment = datetime.fromtimestamp(max(0.0, time), UTC).isoformat()
-        found = await self._client.read(stream_of(topic.name), {"start_time": moment, "batch": 1})
+        since = datetime.fromtimestamp(max(0.0, time), UTC).isoformat()
+        found = await self._client.read(stream_of(topic.name), {"start_time": since, "batch": 1})
         return int((found[0].headers or {})["Nats-Sequence"]) if found else topic.last + 1
 
     async def _progress(self, group: str, name: str) -> Progress:
@@ -218,15 +218,17 @@ class NatsBroker:
         except Refused as error:
             if error.code != CODE_MISSING:
                 raise
-            return Progress(stored=0, pending=0, truncated=False)
+            return Progress(stored=0, pending=0, truncated=False, oldest=0.0)
         lines = await Ledger(self._client, group).lines(name)
         none = Versioned(Assignment(born=topic.created, started=max(0, topic.first - 1)), 0)
         claims = [lines.get((name, n), none).assignment for n in range(topic.partitions + 1)]
         claims = [claim if claim.born == topic.created else none.assignment for claim in claims]
         subjects = subjects_of(name, topic.partitions)
-        counts = await asyncio.gather(
+        found = await asyncio.gather(
             *(self._unread(topic, subject, claim) for subject, claim in zip(subjects, claims, strict=True))
         )
+        counts = [count for count, _ in found]
+        now = self._clock.now() if topic.asked_at is None else topic.asked_at
         unsure = sum(doubted(claim, behind) for claim, behind in zip(claims, counts, strict=True))
         late = any(claim.started > 0 for claim in claims)
         # An idle partition stays behind what retention took of others: nobody can say that it had those to read.
@@ -238,24 +240,40 @@ class NatsBroker:
             whole=not late,
             unsure=unsure,
             behind=tuple(counts),
+            oldest=max((max(0.0, now - at) for _, at in found if at is not None), default=0.0),
         )
 
-    async def _unread(self, topic: Topic, subject: str, claim: Assignment) -> int:
-        """How many frames of a partition are behind the cursor, without those acknowledged there that are still stored."""
-        behind = await self._behind(topic.name, subject, claim.cursor)
+    async def _unread(self, topic: Topic, subject: str, claim: Assignment) -> tuple[int, float | None]:
+        """How many frames of a partition are behind the cursor, without those acknowledged there that are still stored, and
+        when the first of them was stored."""
         done = [sequence for sequence in claim.done if max(claim.cursor + 1, topic.first) <= sequence <= topic.last]
+        first = at = await self._first(topic.name, subject, claim.cursor + 1)
+        while at is not None and at.sequence in done:
+            at = await self._first(topic.name, subject, at.sequence + 1)
         if topic.holes:
             done = [sequence for sequence in done if await self._is_there(topic.name, subject, sequence)]
-        return max(0, behind - len(done))
+        behind = 0 if first is None else 1 + first.further
+        return max(0, behind - len(done)), None if at is None else at.stored_at
 
-    async def _behind(self, topic: str, subject: str, cursor: int) -> int:
-        """How many frames of a partition are behind a cursor."""
-        found = await self._client.read(stream_of(topic), {"seq": cursor + 1, "next_by_subj": subject, "batch": 1})
-        return 1 + int((found[0].headers or {})["Nats-Num-Pending"]) if found else 0
+    async def _first(self, topic: str, subject: str, sequence: int) -> At | None:
+        """The first frame of a partition at or after a sequence."""
+        found = await self._client.read(stream_of(topic), {"seq": sequence, "next_by_subj": subject, "batch": 1})
+        if not found:
+            return None
+        said = found[0].headers or {}
+        return At(int(said["Nats-Sequence"]), int(said["Nats-Num-Pending"]), moment(said["Nats-Time-Stamp"]))
 
     async def _is_there(self, topic: str, subject: str, sequence: int) -> bool:
-        found = await self._client.read(stream_of(topic), {"seq": sequence, "next_by_subj": subject, "batch": 1})
-        return bool(found) and int((found[0].headers or {})["Nats-Sequence"]) == sequence
+        found = await self._first(topic, subject, sequence)
+        return found is not None and found.sequence == sequence
+
+
+class At(NamedTuple):
+    """A frame of a partition, and how many come after it there."""
+
+    sequence: int
+    further: int
+    stored_at: float
 
 
 def servers_of(url: str) -> list[str]:

@@ -46,6 +46,7 @@ class Info(msgspec.Struct):
     config: Config
     state: State
     created: str
+    ts: str = ""
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -61,6 +62,8 @@ class Topic(msgspec.Struct, frozen=True):
     config: Config
     holes: bool = False
     """Whether frames in the middle were deleted."""
+    asked_at: float | None = None
+    """When this was so, by the server's clock, where it says (2.10 and later)."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +131,7 @@ class Topics:
             last=info.state.last_seq,
             config=config,
             holes=info.state.num_deleted > 0,
+            asked_at=moment(info.ts) if info.ts else None,
         )
         return self.known[name]
 

@@ -158,7 +158,12 @@ class PostgresBroker:
         """A topic that does not exist yet stands at zero; so does all of a log that does not."""
         if not await self._database.there():
             gone = Progress(
-                stored=0, pending=0, truncated=False, unsure=0, uncounted=f"the log {self._database.place} is not there"
+                stored=0,
+                pending=0,
+                truncated=False,
+                unsure=0,
+                oldest=0.0,
+                uncounted=f"the log {self._database.place} is not there",
             )
             return dict.fromkeys(topics, gone)
         rows = await self._database.fetch("counting", sql.PROGRESS, group, [name for name in topics if storable(name)])
@@ -171,10 +176,11 @@ class PostgresBroker:
                 dropped=dropped,
                 whole=whole,
                 behind=tuple(behind),
+                oldest=oldest,
             )
-            for name, stored, pending, unsure, truncated, dropped, whole, behind in rows
+            for name, stored, pending, unsure, truncated, dropped, whole, behind, oldest in rows
         }
-        nothing = Progress(stored=0, pending=0, truncated=False)
+        nothing = Progress(stored=0, pending=0, truncated=False, oldest=0.0)
         return {topic: found.get(topic, nothing) for topic in topics}
 
     async def prune(self, limit: int = PRUNE_CHUNK) -> int:

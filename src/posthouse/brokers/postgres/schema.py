@@ -466,9 +466,12 @@ PROGRESS = f"""
         bool_or(coalesce(c.started, h.pruned) > 0 OR c.acked < h.pruned) AS truncated,
         coalesce(bool_or(c.acked < h.pruned), false) AS dropped,
         bool_and(coalesce(c.started, h.pruned) = 0) AS whole,
-        array_agg(f.there - d.done ORDER BY h.partition) AS behind
+        array_agg(f.there - d.done ORDER BY h.partition) AS behind,
+        greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(o.stored_at)), 0))::float8 AS oldest
     FROM {{s}}.topics t JOIN {{s}}.heads h ON h.topic = t.id
     LEFT JOIN {{s}}.cursors c ON c.grp = $1 AND c.topic = h.topic AND c.partition = h.partition {UNREAD}
+    LEFT JOIN LATERAL (SELECT o.stored_at FROM {{s}}.frames o WHERE o.topic = h.topic AND o.partition = h.partition
+        AND o.number > b.low AND o.number <> ALL (coalesce(c.done, '{{{{}}}}')) ORDER BY o.number LIMIT 1) o ON true
     WHERE t.name = ANY ($2::text[]) GROUP BY t.name"""
 RETIRE = "SELECT * FROM {s}.retire($1, $2)"
 # What the head says is gone, not what was decided a statement ago: this may be another server by now, with other frames.

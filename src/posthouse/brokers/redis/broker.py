@@ -199,7 +199,7 @@ class RedisBroker:
 
     async def _progress(self, group: str, topic: str) -> Progress:
         if topic not in await self._topics.find([topic]):
-            return Progress(stored=0, pending=0, truncated=False)
+            return Progress(stored=0, pending=0, truncated=False, oldest=0.0)
         standings = await self._stand(group, topic)
         stored, unsure, waiting = 0, 0, []
         for lane, standing in standings.items():
@@ -221,6 +221,7 @@ class RedisBroker:
             whole=whole,
             unsure=unsure,
             behind=tuple(waiting),
+            oldest=max((standing.oldest for standing in standings.values()), default=0) / 1000,
         )
 
 
@@ -237,6 +238,8 @@ class Standing(NamedTuple):
     hidden: int
     unsure: int
     until: Place
+    oldest: int
+    """Milliseconds since the first that waits was added, by the server's clock."""
 
     @property
     def dropped(self) -> bool:
@@ -245,6 +248,6 @@ class Standing(NamedTuple):
 
     @classmethod
     def of(cls, answer: Sequence[Any]) -> Standing:
-        added, length, last, delivered, behind, read, in_hand, hidden, unsure, until = answer
+        added, length, last, delivered, behind, read, in_hand, hidden, unsure, until, oldest = answer
         places = place_of(last), place_of(delivered)
-        return cls(added, length, *places, behind, read, in_hand, hidden, unsure, place_of(until))
+        return cls(added, length, *places, behind, read, in_hand, hidden, unsure, place_of(until), oldest)

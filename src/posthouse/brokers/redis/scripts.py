@@ -258,7 +258,17 @@ STAND = Script(
     "looking at a group",
     TABLE
     + """
-local answer, run = {}, run_id()
+local answer, run, time = {}, run_id(), redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function oldest(lane, group)
+  if group.pending > 0 then
+    for _, given in ipairs(redis.call('XPENDING', lane, ARGV[1], '-', '+', 100)) do
+      if #redis.call('XRANGE', lane, given[1], given[1]) > 0 then return given[1] end
+    end
+  end
+  local next = redis.call('XRANGE', lane, '(' .. group['last-delivered-id'], '+', 'COUNT', 1)
+  return #next > 0 and next[1][1] or nil
+end
 for index = 2, #KEYS do
   if redis.call('EXISTS', KEYS[index]) == 0 then
     answer[#answer + 1] = 0
@@ -272,10 +282,12 @@ for index = 2, #KEYS do
     if (redis.call('HGET', KEYS[1], 'run:' .. index - 2) or run) ~= run then
       group.lag, unsure = -1, group.pending
     end
+    local first = oldest(KEYS[index], group)
     answer[#answer + 1] = {
       stream['entries-added'], stream.length, stream['last-generated-id'],
       group['last-delivered-id'], group.lag or -1, group['entries-read'] or -1, group.pending, tonumber(hidden or 0),
       unsure, redis.call('HGET', KEYS[1], 'until:' .. index - 2) or '0-0',
+      first and math.max(0, now - tonumber(string.match(first, '^%d+'))) or 0,
     }
   end
 end

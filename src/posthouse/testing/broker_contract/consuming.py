@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 
-from posthouse.broker import Delivery, Stream
+from posthouse.broker import Broker, Delivery, Stream
 from posthouse.testing.broker_contract.fixtures import BrokerFixtures
 from posthouse.testing.broker_contract.frames import by_key, ids, ids_of
 
@@ -258,6 +259,40 @@ class ConsumingContract(BrokerFixtures):
             progress = (await broker.progress(group, [topic]))[topic]
             assert progress.pending == 3
             assert (progress.stored, progress.truncated) == ((5, False) if broker.sheet.history else (3, True))
+
+    async def test_progress_tells_for_how_long_the_oldest_has_waited(self) -> None:
+        async with self.brokers() as make:
+            broker, other = await make(), await make()
+            topic = await self.topic(broker)
+            group = await self.group(broker, topic)
+            if not self.tells_ages:
+                await self.publish(broker, topic, 1)
+                assert (await broker.progress(group, [topic]))[topic].oldest is None, "a guess would be taken for true"
+                return
+            assert (await broker.progress(group, [topic]))[topic].oldest == 0.0
+            begun = time.monotonic()
+            first = await self.publish(broker, topic, 1)
+            stored = time.monotonic()
+            await self._aged(broker, group, topic, 0.3, begun)
+            later = time.monotonic()
+            await self.publish(broker, topic, 4, keys=3)
+            await self._aged(other, group, topic, later - stored, begun)
+            stream = await broker.subscribe(group, [topic])
+            got = await self.collect(stream, 5, ack=False)
+            await stream.ack([delivery for delivery in got if delivery.frame.id != first[0].id][:2])
+            await self._aged(other, group, topic, later - stored, begun)
+            await stream.ack([delivery for delivery in got if delivery.frame.id == first[0].id])
+            await self._aged(other, group, topic, 0.0, later)
+            await stream.ack(got)
+            assert (await other.progress(group, [topic]))[topic].oldest == 0.0
+
+    async def _aged(self, broker: Broker, group: str, topic: str, seconds: float, since: float) -> None:
+        """Its oldest frame becomes so old, and is not older than it can be; brokers count milliseconds."""
+        async with asyncio.timeout(self.deadline):
+            while ((oldest := (await broker.progress(group, [topic]))[topic].oldest) or 0.0) < seconds:
+                assert oldest is not None
+        assert oldest is not None
+        assert oldest <= time.monotonic() - since + 0.002
 
     async def test_stress_10k(self) -> None:
         async with self.brokers() as make:

@@ -93,6 +93,8 @@ class BrokerFixtures:
     """Whether what was accepted outlives the server's process though not its machine; `durable_ack` implies it."""
     knows_what_was_given_back: bool = True
     """Whether it knows of a member that left in good order that what it had in hand was not dealt with."""
+    tells_ages: bool = True
+    """Whether it knows how old the oldest frame is that a group has not acknowledged."""
     hears_of_a_seek_late: bool = False
     """Whether a member may hand out what it had asked for until it hears of a seek, so that the next one must take what is
     published meanwhile for a repeat."""
