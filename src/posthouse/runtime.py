@@ -22,7 +22,7 @@ from posthouse.processes.saga.declared import CALLS
 from posthouse.processes.saga.precedence import Precedence
 from posthouse.pulse import Pulse
 from posthouse.receiving import Consumer, Retrier
-from posthouse.seam import Seam, VersionUsage
+from posthouse.seam import NOTHING, Seam, VersionUsage, during
 from posthouse.sending import Relay
 from posthouse.sending.breaker import Breaker
 from posthouse.store import Store, Worker, has_process_tables
@@ -137,9 +137,10 @@ class Runtime:
                 loops.append(("projections", keeping, self.projections.pulse))
         log.info("%s runs %s%s", self.name, ", ".join(parts), f": {', '.join(heard)}" if heard else "")
         self.loops[:] = [name for name, _, _ in loops]
-        async with asyncio.TaskGroup() as group:
-            for name, run, pulse in loops:
-                group.create_task(self._keep_running(name, run, stop, pulse), name=f"posthouse {self.name} {name}")
+        with during(NOTHING):  # whoever starts it, it runs for all
+            async with asyncio.TaskGroup() as group:
+                for name, run, pulse in loops:
+                    group.create_task(self._keep_running(name, run, stop, pulse), name=f"posthouse {self.name} {name}")
         await self._write_down_the_rest(heartbeat)
         log.info("%s stopped", self.name)
 

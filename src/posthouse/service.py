@@ -30,7 +30,7 @@ from posthouse.processes.stream.declaring import aggregate_of
 from posthouse.receiving import Calling, HeldEvents, Policy, Uses, consumer_name, handler_of
 from posthouse.receiving.typed import HandlerOptions, Handles
 from posthouse.runtime import PARTS, Part
-from posthouse.seam import EnvelopeBuilder, EventContext
+from posthouse.seam import EnvelopeBuilder, context_here, tenant_here
 from posthouse.sending import Outbox, TransactionScope, Tx
 from posthouse.store import Parameters, RelaySource, Store
 from posthouse.store.sagas import End
@@ -461,10 +461,9 @@ class Service:
         traceparent: str | None = None,
     ) -> AbstractAsyncContextManager[Tx]:
         """One database transaction: committed when the block ends, with everything that was published in it. What is published
-        belongs to `tenant`; leave it out where there is one only: see `default_tenant`."""
-        context = EventContext(
-            tenant=self._whose(tenant), correlation=correlation, actor=actor, traceparent=traceparent
-        )
+        belongs to `tenant`; leave it out where there is one only: see `default_tenant`. What you do not say of correlation,
+        actor and trace is that of the request or the event in hand."""
+        context = context_here(self._whose(tenant), correlation=correlation, actor=actor, traceparent=traceparent)
         return TransactionScope(partial(self.host.opened.begin, self.name), context)
 
     def joined(
@@ -478,9 +477,7 @@ class Service:
     ) -> AbstractAsyncContextManager[Tx]:
         """A Tx on a transaction that you began, on a connection or session that the store can join: to publish, start sagas
         and decide on aggregates there. What was said is written when the block ends; whether it stays is up to you."""
-        context = EventContext(
-            tenant=self._whose(tenant), correlation=correlation, actor=actor, traceparent=traceparent
-        )
+        context = context_here(self._whose(tenant), correlation=correlation, actor=actor, traceparent=traceparent)
         return TransactionScope(partial(self.host.opened.join, self.name, theirs), context)
 
     async def record(
@@ -497,9 +494,7 @@ class Service:
         their own; whether it did. With one fact on PostgreSQL that is one round trip, where a block takes three."""
         if not facts:
             raise ConfigurationError("there is no fact to record: give one after the parameters, or use a transaction")
-        context = EventContext(
-            tenant=self._whose(tenant), correlation=correlation, actor=actor, traceparent=traceparent
-        )
+        context = context_here(self._whose(tenant), correlation=correlation, actor=actor, traceparent=traceparent)
         return await self.host.opened.record(self.name, context, sql, parameters, facts)
 
     async def start_saga(self, tx: Tx, saga: Saga) -> SagaStart:
@@ -514,7 +509,9 @@ class Service:
         return Outbox(self._writes, self._whose)
 
     def _whose(self, tenant: str) -> str:
-        """The tenant that was named, else the default. Where tenants are kept apart nobody has one by default."""
+        """The tenant that was named, else the current one, else the default. Where tenants are kept apart nobody has one by
+        default."""
+        tenant = tenant_here(tenant)
         if not isinstance(tenant, Unnamed):
             return tenant
         if self.default_tenant is None:

@@ -35,6 +35,7 @@ from posthouse.receiving.run import Runner, by_tenant
 from posthouse.receiving.settle import Settler
 from posthouse.redaction import words_of
 from posthouse.seam import EnvelopeBuilder, SchemaGuard, Seam, VersionUsage
+from posthouse.seam.current import Current, during, handling
 from posthouse.store import HeldEvent, Store
 
 log = logging.getLogger("posthouse.consumer")
@@ -149,27 +150,36 @@ class Executor:
         while True:
             attempts += 1
             alive()
-            try:
-                opened = await self.runner.opened([inbound])
-                await self._transact(opened, await self._ask(opened[0]))
-                return
-            except NOTHING_KNOWN:
-                raise
-            except Exception as error:
-                outcome = decide(inbound.policy, error, attempts)
-                new = inbound.held is None
-                if (
-                    new
-                    and isinstance(error, TransactionClosed)
-                    and await self.settler.ended_by_commit([inbound], error)
-                ):
+            with during(self._handling(inbound, attempts)) as here:
+                if await self._run_alone(inbound, attempts, here):
                     return
-                if new and outcome == Again(0.0):  # what is held is run again by whoever runs held events
-                    self.settler.report(inbound, error, outcome, attempts)
-                    continue
-                await self.settler.settle(inbound, error, outcome, attempts)
-                self.due.set()
-                return
+
+    async def _run_alone(self, inbound: InboundEvent, attempts: int, here: during) -> bool:
+        """Run number `attempts` of one event; False when it is to be run again at once."""
+        try:
+            opened = await self.runner.opened([inbound])
+            if opened[0] is not inbound:
+                here.become(self._handling(opened[0], attempts))
+            await self._transact(opened, await self._ask(opened[0]))
+            return True
+        except NOTHING_KNOWN:
+            raise
+        except Exception as error:
+            outcome = decide(inbound.policy, error, attempts)
+            new = inbound.held is None
+            if new and isinstance(error, TransactionClosed) and await self.settler.ended_by_commit([inbound], error):
+                return True
+            if new and outcome == Again(0.0):  # what is held is run again by whoever runs held events
+                self.settler.report(inbound, error, outcome, attempts)
+                return False
+            await self.settler.settle(inbound, error, outcome, attempts)
+            self.due.set()
+            return True
+
+    def _handling(self, inbound: InboundEvent, attempt: int) -> Current:
+        event, handler = inbound.event, inbound.handler
+        known = None if event is None or handler is None else handler.by_name.get(event.type)
+        return handling(event, self.consumer, attempt, None if known is None else known.payload.cls)
 
     async def _ask(self, inbound: InboundEvent) -> Answer:
         """What the outside says to an event that is ours to run, as far as can be seen before it is claimed."""

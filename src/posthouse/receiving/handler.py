@@ -17,6 +17,7 @@ from posthouse.events import Event
 from posthouse.receiving.policy import Policy
 from posthouse.receiving.uses import Uses
 from posthouse.seam import Seam
+from posthouse.seam.current import Current, during
 from posthouse.seam.handling import call_async, call_plain
 from posthouse.sending import Tx
 from posthouse.store import Store, Transaction
@@ -37,6 +38,8 @@ class Call(NamedTuple):
     tx: Tx
     argument: object
     answer: Answer
+    current: Current
+    """On whose behalf it runs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,23 +119,31 @@ class Handler:
 
     def _call_plain(self, store: Store, transaction: Transaction, calls: Sequence[Call]) -> Sequence[object]:
         if self.shape is None:
-            return [self.function(call.argument) for call in calls]
+            return [self._called(call) for call in calls]
         with store.view(transaction, self.shape) as theirs:
-            return [self.function(call.argument, theirs, *call.answer) for call in calls]
+            return [self._called(call, theirs, *call.answer) for call in calls]
+
+    def _called(self, call: Call, *more: object) -> object:
+        with during(call.current):
+            return self.function(call.argument, *more)
 
     async def _call_async(self, store: Store, transaction: Transaction, calls: Sequence[Call]) -> Sequence[object]:
-        function = cast("Callable[..., Awaitable[object]]", self.function)
         if self.shape is None:
-            return [await function(call.argument) for call in calls]
+            return [await self._awaited(call) for call in calls]
         if self.shape is Tx:
-            return [await self._call_with_tx(function, call, last=call is calls[-1]) for call in calls]
+            return [await self._call_with_tx(call, last=call is calls[-1]) for call in calls]
         with store.view(transaction, self.shape) as theirs:
-            return [await function(call.argument, theirs, *call.answer) for call in calls]
+            return [await self._awaited(call, theirs, *call.answer) for call in calls]
 
-    async def _call_with_tx(self, function: Callable[..., Awaitable[object]], call: Call, *, last: bool) -> object:
+    async def _awaited(self, call: Call, *more: object) -> object:
+        function = cast("Callable[..., Awaitable[object]]", self.function)
+        with during(call.current):
+            return await function(call.argument, *more)
+
+    async def _call_with_tx(self, call: Call, *, last: bool) -> object:
         """The next of a group finds all that this one did, as if it had a transaction of its own: statements, streams and
         sagas are written at once, timers before it begins."""
-        result = await function(call.argument, call.tx, *call.answer)
+        result = await self._awaited(call, call.tx, *call.answer)
         if not last:
             await call.tx.flush_timers()
         return result

@@ -18,6 +18,7 @@ from posthouse.receiving.fact import Fact
 from posthouse.receiving.handler import Answer, Call, Handler
 from posthouse.receiving.inbound import InboundEvent
 from posthouse.seam import EnvelopeBuilder, SchemaGuard, Seam, VersionUsage, context_of
+from posthouse.seam.current import current, handling_all
 from posthouse.seam.inward import open_data, open_payload
 from posthouse.sending import Tx
 from posthouse.store import Store, Transaction
@@ -88,7 +89,16 @@ class Runner:
         self._note(events)
         typed = [self._typed(handler, one.event) for one in events if one.event is not None]
         groups = by_tenant(typed, lambda event: event.tenant) if handler.many else [[event] for event in typed]
-        calls = [Call(self._tx(tx, group[0]), group if handler.many else group[0], answer) for group in groups]
+        run = current().attempt or 1
+        calls = [
+            Call(
+                self._tx(tx, group[0]),
+                group if handler.many else group[0],
+                answer,
+                handling_all(group, self.consumer, run),
+            )
+            for group in groups
+        ]
         if not handler.many:
             for call, inbound in zip(calls, (one for one in events if one.event is not None), strict=True):
                 call.tx.came = partial(inbound.to_held, self.consumer, "retrying", "")

@@ -5,6 +5,7 @@ store. Whatever is to be done, measured or refused at one of them has its place 
 """
 
 from posthouse.seam.context import EventContext, context_of
+from posthouse.seam.current import NOTHING, Current, context_here, current, during, handling, tenant_here
 from posthouse.seam.failures import Failure, Failures, OnFailure
 from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.seam.rules import Rules
@@ -14,7 +15,9 @@ from posthouse.seam.timing import Crossing, Figure, Timing
 from posthouse.seam.version_usage import VersionUsage
 
 __all__ = [
+    "NOTHING",
     "Crossing",
+    "Current",
     "EnvelopeBuilder",
     "EventContext",
     "Failure",
@@ -27,5 +30,10 @@ __all__ = [
     "Seam",
     "Timing",
     "VersionUsage",
+    "context_here",
     "context_of",
+    "current",
+    "during",
+    "handling",
+    "tenant_here",
 ]

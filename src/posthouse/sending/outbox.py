@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from posthouse.errors import EventError
 from posthouse.events import UNNAMED, Actor
 from posthouse.seam.context import EventContext
+from posthouse.seam.current import context_here
 from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.sending.synchronous import SyncTx, drive, join_now, on_a_loop
 from posthouse.sending.transaction import Tx
@@ -39,8 +40,8 @@ class Outbox:
         idempotency_key: str | None = None,
     ) -> Sequence[str]:
         """Add facts to their open transaction; returns the event ids. An id that was there before comes back when the
-        idempotency key was used already."""
-        context = EventContext(tenant=self._whose(tenant), correlation=correlation, causation=causation, actor=actor)
+        idempotency key was used already. What you do not say of correlation and actor is that of the request or the event in hand."""
+        context = context_here(self._whose(tenant), correlation=correlation, causation=causation, actor=actor)
         store, builder = self._writes()
         return await _add(store, builder, store.join(theirs), payloads, context, idempotency_key)
 
@@ -55,7 +56,7 @@ class Outbox:
         idempotency_key: str | None = None,
     ) -> Sequence[str]:
         """`add` for code without an event loop: their connection or session must be a synchronous one."""
-        context = EventContext(tenant=self._whose(tenant), correlation=correlation, causation=causation, actor=actor)
+        context = context_here(self._whose(tenant), correlation=correlation, causation=causation, actor=actor)
         store, builder = self._writes()
         return drive(_add(store, builder, join_now(store, theirs), payloads, context, idempotency_key))
 
@@ -71,9 +72,7 @@ class Outbox:
     ) -> Iterator[SyncTx]:
         """`service.joined` for code without an event loop, on a synchronous connection or session: to publish, also later,
         to start sagas and decide on aggregates. What was said is written when the block ends; whether it stays is up to you."""
-        context = EventContext(
-            tenant=self._whose(tenant), correlation=correlation, actor=actor, traceparent=traceparent
-        )
+        context = context_here(self._whose(tenant), correlation=correlation, actor=actor, traceparent=traceparent)
         store, builder = self._writes()
         transaction = join_now(store, theirs)
         detach = drive(transaction.attend())

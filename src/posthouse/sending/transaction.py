@@ -19,6 +19,7 @@ from posthouse.errors import ConfigurationError, StoreError, TransactionClosed
 from posthouse.events.limits import wrong_text
 from posthouse.options import Wait, misfit, moment_of
 from posthouse.seam.context import EventContext
+from posthouse.seam.current import current, during
 from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.seam.seam import Seam
 from posthouse.store import HeldEvent, OutboxRow, Parameters, Rows, Store, Timer, Transaction
@@ -213,7 +214,8 @@ class Tx:
         """While a method of this saga runs."""
         before, self.turn_of = self.turn_of, saga
         try:
-            yield
+            with during(msgspec.structs.replace(current(), correlation=self.context.correlation)):
+                yield
         finally:
             self.turn_of = before
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
@@ -50,7 +51,9 @@ class Listener:
     def start(self) -> None:
         """Listen from now on. Idempotent."""
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._keep(), name="posthouse listens for hints")
+            self._task = asyncio.get_running_loop().create_task(
+                self._keep(), name="posthouse listens for hints", context=contextvars.Context()
+            )  # whoever came first, it is not for him alone
 
     async def tried(self) -> None:
         """Wait for the end of the first try."""

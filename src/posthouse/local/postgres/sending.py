@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import time
 from collections.abc import Awaitable, Callable
 
@@ -55,7 +56,9 @@ class NotifySender:
             with contextlib.suppress(
                 RuntimeError
             ):  # a thread without a loop: who listens elsewhere will look by itself
-                self._task = asyncio.get_running_loop().create_task(self._work(), name="posthouse tells of a commit")
+                self._task = asyncio.get_running_loop().create_task(
+                    self._work(), name="posthouse tells of a commit", context=contextvars.Context()
+                )  # whoever came first, it is not for him alone
 
     async def aclose(self) -> None:
         """Say what was not said yet, and end."""

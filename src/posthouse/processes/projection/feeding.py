@@ -14,6 +14,7 @@ from posthouse.processes.projection.effects import Effects
 from posthouse.processes.projection.model import Model
 from posthouse.processes.stream import STREAM_VERSION
 from posthouse.receiving import Handler
+from posthouse.seam.current import current, during, handling_all
 from posthouse.sending import Tx
 from posthouse.store import Store, Transaction
 from posthouse.store.projections import Generation, StreamKey
@@ -85,19 +86,25 @@ class Feed:
         if self._many or face.effects is None:
             model = Model(face.projection.name, face.number, writing, tables=face.tables, live=face.live)
             for argument in [events] if self._many else events:
-                await self._run(argument, model)
+                await self._run(argument, model, bulk=tx is None)
             return
         saying = face.effects.saying(transaction, tx if face.live else None)
         for event in events:
             publish = await saying.of(event)
             live = face.live and saying.aloud
             await self._run(
-                event, Model(face.projection.name, face.number, writing, tables=face.tables, publish=publish, live=live)
+                event,
+                Model(face.projection.name, face.number, writing, tables=face.tables, publish=publish, live=live),
+                bulk=tx is None,
             )
         await saying.end(tx)
 
-    async def _run(self, argument: object, model: Model) -> None:
-        if await self._function(argument, model) is not None:
+    async def _run(self, argument: object, model: Model, *, bulk: bool) -> None:
+        """`bulk`: nobody above has said which event it is about."""
+        events = cast("Sequence[Event[object]]", argument if self._many else [argument])
+        with during(handling_all(events, self._face.projection.consumer) if bulk else current()):
+            answer = await self._function(argument, model)
+        if answer is not None:
             raise ConfigurationError(f"{self.name} returned something: a projection says facts by model.publish")
 
     async def _not_read_in_bulk(self, tx: Transaction, events: Sequence[Event[object]]) -> Sequence[Event[object]]:
