@@ -10,7 +10,7 @@ their own. `posthouse.testing.StoreContract` proves an adapter.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol, TypeGuard
 
@@ -18,6 +18,7 @@ import msgspec
 
 from posthouse.checks import Check
 from posthouse.store.actions import Action, ActionFilter, ActionTable
+from posthouse.store.gauges import Connections, Counts, Gauges
 from posthouse.store.held import BLOCKING, WAITED, HeldEvent, HeldFilter, HeldState, HeldTable
 from posthouse.store.inbox import InboxEntry, InboxTable, KeyPosition, Seen
 from posthouse.store.outbox import (
@@ -48,8 +49,10 @@ __all__ = [
     "Action",
     "ActionFilter",
     "ActionTable",
+    "Connections",
     "CoreStore",
     "Counts",
+    "Gauges",
     "HeldEvent",
     "HeldFilter",
     "HeldState",
@@ -89,34 +92,6 @@ __all__ = [
     "parked",
     "shard_of",
 ]
-
-
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of one store: for the conservation line."""
-
-    committed: Mapping[str, int]
-    """Rows ever added to the outbox, per topic."""
-    unsent: Mapping[str, int]
-    """Of these, not yet accepted by the broker, per topic (stuck ones included)."""
-    stuck: int
-    refused: Mapping[str, int]
-    """Of the stuck ones, refused for good, per topic: they go nowhere by themselves."""
-    applied: Mapping[tuple[str, str], int]
-    """Events applied, per (consumer, topic)."""
-    skipped: Mapping[tuple[str, str], int]
-    """Events given up, per (consumer, topic): held as skipped, or never seen."""
-    held: Mapping[tuple[str, str, HeldState], int]
-    """Events held, per (consumer, topic, state); skipped ones are not counted here."""
-    strange: Mapping[tuple[str, str], int]
-    """Frames in which no event could be read, quarantined or skipped, per (consumer, topic). Nobody knows whether a producer ever
-    committed them: they are counted neither as held nor as skipped."""
-    timers: int
-    overdue: Mapping[tuple[str, str], int] = {}
-    """Of the held ones, those that wait at a gap whose deadline has passed, per (consumer, topic)."""
-    lost: Mapping[tuple[str, str], int] = {}
-    """Events that never came and that an operator has accepted as lost, per (consumer, topic)."""
-    notes: Sequence[str] = ()
-    """Sentences on what has befallen the store lately, for people."""
 
 
 class Migration(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,7 +185,13 @@ class Upkeep(Protocol):
         ...
 
     async def counts(self) -> Counts:
-        """The figures, read in one snapshot."""
+        """The figures, read in one snapshot; each exact."""
+        ...
+
+    async def gauges(self, *, timeout: float = 5.0) -> Gauges:
+        """How the store stands, read in one snapshot and by its own clock, for whoever looks every few seconds: the cost does not
+        grow with what is there, so of a long backlog the end is estimated. Changes nothing, and needs no worker.
+        StoreUnavailable when it takes longer than `timeout` seconds."""
         ...
 
     async def checks(self, *, today: bool = True, shapes: Collection[type] = ()) -> Sequence[Check]:

@@ -53,7 +53,13 @@ class Share:
         """With whom; decided before the first use."""
         self._patience = patience
         self._slots = asyncio.Semaphore(most)
+        self._lent = 0
         self._pool: _Pool | None = None
+
+    @property
+    def in_use(self) -> int:
+        """How many of them are lent at this moment."""
+        return self._lent
 
     async def acquire(self) -> ServerConnection:
         """A connection, clean and outside of a transaction."""
@@ -68,10 +74,12 @@ class Share:
             pool = self._pool
             if pool is None:
                 pool = self._pool = _pool_of(self)
-            return await pool.acquire(self._patience)
+            connection = await pool.acquire(self._patience)
         except BaseException:
             self._slots.release()
             raise
+        self._lent += 1
+        return connection
 
     async def release(self, connection: ServerConnection) -> None:
         """Give it back; whoever still holds what was lent can do nothing more with it."""
@@ -79,6 +87,7 @@ class Share:
             if self._pool is not None:
                 await self._pool.release(connection)
         finally:
+            self._lent -= 1
             self._slots.release()
 
     def expire(self) -> None:

@@ -1,8 +1,9 @@
-"""Counting: the figures of a store, in one statement and so in one snapshot."""
+"""Counting: the figures that must add up, in one statement and so in one snapshot."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from posthouse.store import Counts
@@ -37,13 +38,17 @@ FROM posthouse.meta m
 
 async def counted(database: Database, now: float | None) -> Counts:
     """The figures; `now` is None for the database's own clock."""
+    return counts_of(await database.run(FIGURES, now))
+
+
+def counts_of(rows: Sequence[Sequence[Any]]) -> Counts:
+    """From the columns of FIGURES; rows of other kinds count for nothing here."""
     found: dict[str, dict[Any, Any]] = {
         what: {} for what in ("backlog", "sent", "stuck", "refused", "applied", "held", "strange", "lost", "overdue")
     }
     given_up: Counter[tuple[str, str]] = Counter()
     timers = 0
     notes: list[str] = []
-    rows: Any = await database.run(FIGURES, now)
     for what, first, second, number, skipped in rows:
         if what == "timers":
             timers = number
@@ -60,7 +65,7 @@ async def counted(database: Database, now: float | None) -> Counts:
             found["held"][first, second, what.removeprefix("held ")] = number
             if what == "held gap":
                 found["overdue"][first, second] = skipped
-        else:
+        elif what in found:
             found[what][first] = number
             if what == "stuck":
                 found["refused"][first] = skipped

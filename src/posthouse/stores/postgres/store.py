@@ -19,6 +19,7 @@ from posthouse.store import (
     Action,
     ActionTable,
     Counts,
+    Gauges,
     HeldTable,
     InboxTable,
     Migration,
@@ -42,6 +43,7 @@ from posthouse.stores.postgres.changes import Changes
 from posthouse.stores.postgres.checks import LISTENING, PostgresChecks
 from posthouse.stores.postgres.counting import counted
 from posthouse.stores.postgres.database import RUNTIME_CONNECTIONS, Database, Settings
+from posthouse.stores.postgres.gauging import gauged
 from posthouse.stores.postgres.handler_transaction import HandlerSessions, HandlerTransaction
 from posthouse.stores.postgres.held import PostgresHeld
 from posthouse.stores.postgres.inbox import PostgresInbox
@@ -269,6 +271,9 @@ class PostgresStore:
 
     async def counts(self) -> Counts:
         return await counted(self._database, None if self._clock is None else self._clock.now())
+
+    async def gauges(self, *, timeout: float = 5.0) -> Gauges:
+        return await gauged(self._database, None if self._clock is None else self._clock.now(), timeout)
 
     async def checks(self, *, today: bool = True, shapes: Collection[type] = ()) -> Sequence[Check]:
         checks = await self._checks.lasting()

@@ -196,7 +196,7 @@ class SqliteProjections:
         await tx.execute(NAME_TABLES, (_packed(tables), projection, number))
 
     async def generations(self) -> Sequence[Generation]:
-        return [_generation(columns) for columns in await self._database.select(GENERATIONS)]
+        return [generation_of(columns) for columns in await self._database.select(GENERATIONS)]
 
     async def expired(self) -> Sequence[tuple[str, int]]:
         found: Sequence[Sequence[Any]] = await self._database.select(EXPIRED, (self._clock.now(),))
@@ -299,7 +299,8 @@ def _packed(names: Sequence[str]) -> str:
     return msgspec.json.encode(names).decode()
 
 
-def _generation(columns: Sequence[Any]) -> Generation:
+def generation_of(columns: Sequence[Any]) -> Generation:
+    """From the columns of GENERATIONS."""
     said: dict[str, Any] = dict(zip(Generation.__struct_fields__, columns, strict=True))
     lists = {name: _tables.decode(said[name]) for name in ("tables", "effects")}
     return Generation(**(said | lists))

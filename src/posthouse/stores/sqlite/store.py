@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from posthouse.checks import Check
 from posthouse.clock import Clock, SystemClock, longest_backoff
@@ -19,6 +19,7 @@ from posthouse.store import (
     Action,
     ActionTable,
     Counts,
+    Gauges,
     HeldTable,
     InboxTable,
     Migration,
@@ -39,6 +40,7 @@ from posthouse.store.streams import StreamTable
 from posthouse.stores.sessions import comes_from, module_of, refusal, shape_of
 from posthouse.stores.sessions.sqlite3 import SessionConnection
 from posthouse.stores.sqlite.actions import SqliteActions
+from posthouse.stores.sqlite.counting import counts, gauges, looked
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
 from posthouse.stores.sqlite.held import SqliteHeld
 from posthouse.stores.sqlite.inbox import SqliteInbox
@@ -55,6 +57,8 @@ from posthouse.stores.sqlite.version_usage import SqliteVersionUsage
 from posthouse.stores.sqlite.workers import SqliteWorkers
 from posthouse.stores.waiting import waiting_checks
 
+T = TypeVar("T")
+
 WEEK = 7 * 86_400.0
 MADE = "It is made when the service first runs or begins a transaction of its own, or by `posthouse db upgrade TARGET`"
 """Or brought up to date."""
@@ -63,35 +67,6 @@ FIRST_PAUSE, LAST_PAUSE = 0.002, 0.05
 
 # The last id ever given to an outbox row.
 LATEST = "SELECT seq FROM sqlite_sequence WHERE name = 'posthouse_outbox'"
-
-# Rows not yet read by their shard's relay, per topic.
-BACKLOG = """
-SELECT o.topic, count(*) FROM posthouse_outbox o CROSS JOIN posthouse_shard l ON l.number = o.shard
-WHERE o.id > (SELECT min(cursor) FROM posthouse_shard) AND o.id > l.cursor GROUP BY o.topic
-"""
-
-# Rows that the broker accepted, per topic.
-SENT = "SELECT topic, count FROM posthouse_sent"
-
-# Rows that it refused, per topic.
-STUCK = "SELECT topic, count(*) FROM posthouse_stuck GROUP BY topic"
-REFUSED = "SELECT topic, count(*) FROM posthouse_stuck WHERE quarantined GROUP BY topic"
-
-# Events applied and skipped.
-APPLIED = "SELECT consumer, topic, applied, skipped FROM posthouse_applied"
-
-# Events held, and frames in which no event could be read, which have no type; and how many wait at a gap for too long.
-HELD = """
-SELECT consumer, topic, CASE WHEN type = '' AND state IN ('quarantined', 'skipped') THEN 'strange' ELSE state END AS what,
-    count(*), sum(state = 'gap' AND next_at <= ?)
-FROM posthouse_held GROUP BY consumer, topic, what
-"""
-
-# Events accepted as lost.
-LOST = "SELECT consumer, topic, lost FROM posthouse_loss WHERE lost <> 0"
-
-# Timers set.
-TIMERS = "SELECT count(*) FROM posthouse_timer"
 
 # Shards, those that a relay holds, stuck rows and their keys, and dead events.
 WAITING = """
@@ -222,14 +197,19 @@ class SqliteStore:
             return Restoration(lineage=int(str(tx.run(NEW_LINEAGE).scalar())), again=again)
 
     async def counts(self) -> Counts:
+        return await self._look(partial(counts, now=self._clock.now()))
+
+    async def gauges(self, *, timeout: float = 5.0) -> Gauges:
+        return await self._look(partial(gauges, now=self._clock.now()), timeout)
+
+    async def _look(self, work: Callable[[sqlite3.Connection], T], timeout: float | None = None) -> T:
+        """What `work` reads, in one transaction, beside whatever else this process does: it may take a while."""
         path = self._database.path
         if path is None:
-            return await self._database.read(partial(_counts, now=self._clock.now()))
+            return await self._database.read(work)
         await self._database.shards()
         connection = await patiently(partial(connect, path), patience=self._database.patience)
-        return await asyncio.to_thread(
-            _counts_on, connection, self._clock.now()
-        )  # a long backlog takes a while to count
+        return await looked(connection, work, timeout)
 
     async def checks(self, *, today: bool = True, shapes: Collection[type] = ()) -> Sequence[Check]:
         path = self._database.path
@@ -290,39 +270,3 @@ def _missing(connection: sqlite3.Connection) -> Sequence[str]:
 def _latest(connection: sqlite3.Connection) -> int:
     row = connection.execute(LATEST).fetchone()
     return int(row[0]) if row else 0
-
-
-def _counts_on(connection: sqlite3.Connection, now: float) -> Counts:
-    with mapped("counting"), closing(connection):
-        connection.execute("BEGIN")
-        return _counts(connection, now)
-
-
-def _counts(connection: sqlite3.Connection, now: float) -> Counts:
-    backlog, sent, stuck = (_figures(connection, sql) for sql in (BACKLOG, SENT, STUCK))
-    topics = sorted({*backlog, *sent, *stuck})
-    unsent = {topic: backlog.get(topic, 0) + stuck.get(topic, 0) for topic in topics}
-    applied = connection.execute(APPLIED).fetchall()
-    found = connection.execute(HELD, (now,)).fetchall()
-    held = {(consumer, topic, state): number for consumer, topic, state, number, _ in found}
-    skipped = Counter({(consumer, topic): number for consumer, topic, _, number in applied})
-    for consumer, topic in {(consumer, topic) for consumer, topic, state in held if state == "skipped"}:
-        skipped[consumer, topic] += held.pop((consumer, topic, "skipped"))
-    strange = {(consumer, topic): number for (consumer, topic, what), number in held.items() if what == "strange"}
-    return Counts(
-        committed={topic: unsent[topic] + sent.get(topic, 0) for topic in topics},
-        unsent={topic: number for topic, number in unsent.items() if number},
-        stuck=sum(stuck.values()),
-        refused=_figures(connection, REFUSED),
-        applied={(consumer, topic): number for consumer, topic, number, _ in applied if number},
-        skipped=+skipped,
-        held={place: number for place, number in held.items() if place[2] != "strange"},
-        strange=strange,
-        overdue={(consumer, topic): late for consumer, topic, _, _, late in found if late},
-        lost={(consumer, topic): number for consumer, topic, number in connection.execute(LOST)},
-        timers=connection.execute(TIMERS).fetchone()[0],
-    )
-
-
-def _figures(connection: sqlite3.Connection, sql: str) -> dict[str, int]:
-    return dict(connection.execute(sql).fetchall())

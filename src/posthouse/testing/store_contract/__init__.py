@@ -11,6 +11,7 @@ store; `fixtures` is what an adapter gives to them, `samples` and `steps` are wh
 from __future__ import annotations
 
 from posthouse.testing.store_contract.actions import ActionContract
+from posthouse.testing.store_contract.gauges import GaugeContract, ProcessGaugeContract
 from posthouse.testing.store_contract.held import HeldContract
 from posthouse.testing.store_contract.inbox import InboxContract
 from posthouse.testing.store_contract.outbox import OutboxContract
@@ -41,11 +42,18 @@ class CoreStoreContract(
     WorkerContract,
     ActionContract,
     VersionUsageContract,
+    GaugeContract,
 ):
     """The core alone, for a store without tables for processes; used as `StoreContract`."""
 
 
 class StoreContract(
-    CoreStoreContract, SagaContract, ScheduleContract, StreamContract, HistoryContract, ProjectionContract
+    CoreStoreContract,
+    SagaContract,
+    ScheduleContract,
+    StreamContract,
+    HistoryContract,
+    ProjectionContract,
+    ProcessGaugeContract,
 ):
     """Subclass it and give `make_store`; `later` too where the store's clock is not ours to move."""

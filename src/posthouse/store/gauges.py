@@ -1,0 +1,89 @@
+"""PORT: the figures of a store: what it counts, how old the oldest of each kind is, and how much room it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from posthouse.store.held import HeldState
+from posthouse.store.projections import Generation
+from posthouse.store.sagas import End, SagaStatus
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one store: for the conservation line."""
+
+    committed: Mapping[str, int]
+    """Rows ever added to the outbox, per topic."""
+    unsent: Mapping[str, int]
+    """Of these, not yet accepted by the broker, per topic (stuck ones included)."""
+    stuck: int
+    refused: Mapping[str, int]
+    """Of the stuck ones, refused for good, per topic: they go nowhere by themselves."""
+    applied: Mapping[tuple[str, str], int]
+    """Events applied, per (consumer, topic)."""
+    skipped: Mapping[tuple[str, str], int]
+    """Events given up, per (consumer, topic): held as skipped, or never seen."""
+    held: Mapping[tuple[str, str, HeldState], int]
+    """Events held, per (consumer, topic, state); skipped ones are not counted here."""
+    strange: Mapping[tuple[str, str], int]
+    """Frames in which no event could be read, quarantined or skipped, per (consumer, topic). Nobody knows whether a producer ever
+    committed them: they are counted neither as held nor as skipped."""
+    timers: int
+    overdue: Mapping[tuple[str, str], int] = {}
+    """Of the held ones, those that wait at a gap whose deadline has passed, per (consumer, topic)."""
+    lost: Mapping[tuple[str, str], int] = {}
+    """Events that never came and that an operator has accepted as lost, per (consumer, topic)."""
+    notes: Sequence[str] = ()
+    """Sentences on what has befallen the store lately, for people."""
+    estimated: bool = False
+    """The backlog was too long to be counted at every look: `unsent` and `committed` are not below the truth, and may be above."""
+
+
+class Connections(msgspec.Struct, frozen=True, kw_only=True):
+    """Connections to the server of a store. `own` are those that this process has in use of the `own_limit` that it may have,
+    `used` those that anybody has of `limit`: that leaves out what the server keeps for superusers."""
+
+    own: int
+    own_limit: int
+    used: int
+    limit: int
+
+
+class Gauges(msgspec.Struct, frozen=True, kw_only=True):
+    """How a store stands at a moment. Ages are seconds by the store's clock, never below 0; 0, or no entry, when there is nothing
+    of the kind. So they grow while nobody works."""
+
+    at: float
+    """What the store's clock said, in seconds since 1970."""
+    counts: Counts
+    oldest_unsent: float = 0.0
+    """How long ago the oldest row was written that no relay has passed."""
+    oldest_stuck: float = 0.0
+    """How long ago the first refusal was of those rows that are stuck."""
+    held_oldest: Mapping[tuple[str, HeldState], float] = {}
+    """How long ago the first of them was held, per (consumer, state); skipped ones aside."""
+    held_runnable: Mapping[str, float] = {}
+    """For how long a retry that is due, or a gap past its deadline, has waited to be taken up, per consumer."""
+    timers_overdue: float = 0.0
+    """For how long the first timer has been due."""
+    sagas: Mapping[tuple[str, SagaStatus], int] = {}
+    """Sagas that are there, per (saga, status); tombstones aside."""
+    sagas_ended: Mapping[tuple[str, End], int] = {}
+    """Sagas that ever ended, per (saga, outcome); none is forgotten with its row."""
+    sagas_oldest: Mapping[tuple[str, SagaStatus], float] = {}
+    """How long ago the first of those that are not over was started, per (saga, status)."""
+    schedules_overdue: Mapping[tuple[str, str], float] = {}
+    """For how long the moment of a schedule that runs has passed, per (service, name)."""
+    generations: Sequence[Generation] = ()
+    """Those of read models that are not retired; how far each is."""
+    shards_leased: int = 0
+    shards_free: int = 0
+    """Shares of the outbox that a relay holds, and that nobody does."""
+    leases: int = 0
+    """How often shards were taken over, by anybody."""
+    runs: int = 0
+    """How many runs of the server relays have seen; 0 where there is no server."""
+    connections: Connections | None = None
+    """None where there is no server."""
