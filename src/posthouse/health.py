@@ -33,3 +33,5 @@ class Health:
     loses none."""
     parts: Sequence[PartHealth]
     """The store, the broker, and each loop that runs or is about to."""
+    problem: str = ""
+    """Why it is not live."""

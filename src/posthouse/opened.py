@@ -280,8 +280,9 @@ class Opened:
             _part("broker", runtime is not None or not self.runs, next(iter(broker.values()), None)),
             *(_part(name, True, waiting.get(name)) for name in loops),
         ]
-        stuck = runtime is not None and bool(runtime.left_behind)
-        return Health(live=not (self.problem or stuck), ready=self.ready and not store, parts=parts)
+        stuck = 0 if runtime is None else len(runtime.left_behind)
+        problem = self.problem or (f"{stuck} of its loops hang and do not end" if stuck else "")
+        return Health(live=not problem, ready=self.ready and not store, parts=parts, problem=problem)
 
     async def prepare(self, source: RelaySource | None = None) -> Runtime:
         """Open everything, check that it can keep the promise, make the topics, and build the tasks, once. `source`: where

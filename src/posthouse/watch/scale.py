@@ -1,0 +1,151 @@
+"""Scale: how much work waits for whom, how fast it goes, and when it will be done, for autoscalers. What nobody knows is no 0."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from posthouse.errors import did_you_mean
+from posthouse.watch.samples import Sample
+
+MINUTE = 60.0
+
+NO_STORE = "the store of {} did not answer"
+NO_BROKER = "the broker of {} did not answer: nobody knows what waits there"
+UNCOUNTED = "the broker cannot count what waits for it in {}"
+
+Place = tuple[str, str]
+"""A service and one of its consumers; the relay of a service has no consumer."""
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for one consumer, or for the relay of a service. None: nobody knows; of a backlog `unknown` says why."""
+
+    service: str
+    backlog: int | None
+    """Events that can be worked on now. Of a consumer: in flight, or due to be tried again. Of a relay: not sent."""
+    workers: int | None
+    """Processes that run it."""
+    rate: float | None
+    """Events a second that were applied, or sent, over the last minute; where nobody looked for longer, since then."""
+    drain_seconds: float | None
+    """After so long nothing of the backlog is left at this rate. None also where nothing moves."""
+    unknown: str = ""
+
+
+class Scale(msgspec.Struct, frozen=True, kw_only=True):
+    """By the names of consumers, and of services."""
+
+    consumers: Mapping[str, Work]
+    relays: Mapping[str, Work]
+
+
+class Scaling:
+    """Makes a Scale of each look at the stores, and remembers those of the last minute. `consumers` are those that there must be,
+    each with its service, whatever a look has found."""
+
+    def __init__(self, consumers: Mapping[str, str]) -> None:
+        self._consumers = dict(consumers)
+        self._looks: deque[tuple[float, Mapping[Place, float]]] = deque()
+
+    def look(self, samples: Sequence[Sample], at: float) -> Scale:
+        """`at`: when that was, in seconds of a clock that never goes back."""
+        figures = _Figures(samples)
+        if not self._looks or at > self._looks[-1][0]:
+            self._looks.append((at, figures.done()))
+        while len(self._looks) > 2 and self._looks[1][0] <= at - MINUTE:
+            self._looks.popleft()
+        self._consumers |= figures.consumers
+        services = figures.services | set(self._consumers.values())
+        return Scale(
+            consumers={name: self._work(figures, (service, name)) for name, service in sorted(self._consumers.items())},
+            relays={service: self._work(figures, (service, "")) for service in sorted(services)},
+        )
+
+    def _work(self, figures: _Figures, place: Place) -> Work:
+        service, _ = place
+        if unknown := figures.unknown(place):
+            return Work(service=service, backlog=None, workers=None, rate=None, drain_seconds=None, unknown=unknown)
+        backlog, rate = figures.backlog(place), self._rate(place)
+        if backlog == 0:
+            drain: float | None = 0.0
+        else:
+            drain = round(backlog / rate, 1) if rate else None
+        return Work(service=service, backlog=backlog, workers=figures.workers(place), rate=rate, drain_seconds=drain)
+
+    def _rate(self, place: Place) -> float | None:
+        seen = [(at, done[place]) for at, done in self._looks if place in done]
+        if len(seen) < 2:
+            return None
+        (began, before), (ended, after) = seen[0], seen[-1]
+        return round(max(0.0, after - before) / (ended - began), 3)
+
+
+class _Figures:
+    """Samples by their names, summed over topics."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self._of: dict[str, dict[Place, float]] = defaultdict(lambda: defaultdict(float))
+        self._topics: dict[str, dict[Place, set[str]]] = defaultdict(lambda: defaultdict(set))
+        for sample in samples:
+            if isinstance(sample.value, int | float) and sample.labels.get("part", "relay") == "relay":
+                place = (sample.labels.get("service", ""), sample.labels.get("consumer", ""))
+                self._of[sample.metric][place] += sample.value
+                self._topics[sample.metric][place].add(sample.labels.get("topic", ""))
+
+    @property
+    def services(self) -> set[str]:
+        return {service for service, _ in self._of["store_up"]}
+
+    @property
+    def consumers(self) -> dict[str, str]:
+        return {consumer: service for service, consumer in self._of["consumer_unknown"]}
+
+    def unknown(self, place: Place) -> str:
+        """Why nobody knows what waits there."""
+        service, consumer = place
+        if not self._of["store_up"].get((service, "")):
+            return NO_STORE.format(service)
+        if not consumer:
+            return ""
+        if not self._of["broker_up"].get((service, "")):
+            return NO_BROKER.format(service)
+        uncounted = self._topics["consumer_unknown"][place] - self._topics["consumer_in_flight"][place]
+        if uncounted or not self._topics["consumer_in_flight"][place]:
+            return UNCOUNTED.format(", ".join(sorted(uncounted)) or "its topics")
+        return ""
+
+    def backlog(self, place: Place) -> int:
+        names = ("consumer_in_flight", "held_due") if place[1] else ("outbox_unsent",)
+        return round(sum(self._of[name].get(place, 0.0) for name in names))
+
+    def workers(self, place: Place) -> int:
+        return round(self._of["consumer_workers" if place[1] else "workers"].get(place, 0.0))
+
+    def done(self) -> Mapping[Place, float]:
+        """What was applied, and sent, ever."""
+        sent = {
+            place: number - self._of["outbox_unsent"].get(place, 0.0)
+            for place, number in self._of["outbox_committed_total"].items()
+        }
+        return {**self._of["consumer_applied_total"], **sent}
+
+
+def scale_answer(scale: Scale, query: Mapping[str, str]) -> tuple[int, object]:
+    """The status and the value: all of it, or what the query asks for. 503 where a backlog is not known: an autoscaler keeps
+    what it has then, and does not take the workers away."""
+    kinds: Mapping[str, Mapping[str, Work]] = {"consumer": scale.consumers, "relay": scale.relays}
+    if strange := sorted(set(query) - set(kinds)):
+        return 404, {
+            "unknown": f"/scale takes consumer and relay, not {strange[0]!r}.{did_you_mean(strange[0], kinds)}"
+        }
+    if len(query) > 1:
+        return 400, {"unknown": "/scale takes a consumer or a relay, one of them"}
+    for kind, name in query.items():
+        if (work := kinds[kind].get(name)) is None:
+            return 404, {"unknown": f"there is no {kind} {name!r} here.{did_you_mean(name, kinds[kind])}"}
+        return (200 if work.backlog is not None else 503), work
+    known = all(work.backlog is not None for of in kinds.values() for work in of.values())
+    return (200 if known else 503), scale
