@@ -269,6 +269,11 @@ class Opened:
 
     # What runs.
 
+    @property
+    def consumers(self) -> list[Consumer]:
+        """Those that run here."""
+        return [] if self._runtime is None else self._runtime.all_consumers
+
     def health(self) -> Health:
         """See `App.health`."""
         runtime, outages = self._runtime, self.outages
@@ -307,6 +312,14 @@ class Opened:
             for name, handlers in self.groups(service).items()
         }
         return Topology(topics=sorted(topics | dead), groups=groups)
+
+    def _says(self) -> Mapping[str, str]:
+        """Which service the events of a topic come from, as far as one of ours may say them; dead letters from who reads."""
+        return {
+            **{dead_letter_topic(topic): one.name for one in self.services for topic in one.declared.topics},
+            **{of.topic: one.name for one in self.services for of in one.declared.own_events},
+            **{of.topic: one.name for one in self.services for of in one.declared.internal_events},
+        }
 
     def groups(self, service: Service) -> Mapping[str, Mapping[str, Handler]]:
         """Handlers of a service by consumer group and subject: of a read model the group of the generation that is live, once
@@ -423,7 +436,9 @@ class Opened:
             store=store,
             broker=broker,
             clock=clock,
-            relay=Relay(store, broker, clock, settings.relay, tail, sent, self.seam, self.name, self.outages),
+            relay=Relay(
+                store, broker, clock, settings.relay, tail, sent, self.seam, self.name, self.outages, self._says()
+            ),
             timers=Timers(store, clock, self.outages),
             schedules=Scheduler(schedules, store, self.builders, clock, self.outages) if schedules else None,
             consumers=[

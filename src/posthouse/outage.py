@@ -59,10 +59,12 @@ class Outage:
             self._next_line = now + longest_backoff(self._lines, FIRST_REMINDER, LAST_REMINDER)
             self._say(error, now - self._began)
 
-    def answered(self, app: int, who: str) -> None:
-        """A try of `who` went well. It is over when that is so for all who waited."""
-        if self.waiting.pop((app, who), None) is None or self.waiting:
-            return
+    def answered(self, app: int, who: str) -> bool:
+        """A try of `who` went well. It is over when that is so for all who waited; True when it is for all of this App."""
+        if self.waiting.pop((app, who), None) is None:
+            return False
+        if self.waiting:
+            return all(other != app for other, _ in self.waiting)
         self._ended = self._clock.monotonic()
         seconds = self._ended - self._began
         if self._told:
@@ -70,6 +72,7 @@ class Outage:
             log.warning(
                 "%s is back after %s", self.what, span(seconds), extra={"server": self.what, "seconds": seconds}
             )
+        return True
 
     def left(self, app: int, who: str) -> None:
         """`who` tries no more."""
@@ -95,6 +98,8 @@ class Outages:
     def __init__(self, clock: Clock, store: str = "the database", broker: str = "the broker") -> None:
         self.store = outage_of(store, clock)
         self.broker = outage_of(broker, clock)
+        self.reconnects = {"store": 0, "broker": 0}
+        """How often a server that was away for a loop of this App has answered all of them again."""
 
     def failed(self, who: str, error: Exception) -> None:
         """A try of a loop ended with this. One that lost against another transaction has found the store well."""
@@ -105,9 +110,9 @@ class Outages:
 
     def answered(self, who: str) -> None:
         """A try of a loop went well: neither is away for it."""
-        for server in (self.store, self.broker):
-            if server.waiting:
-                server.answered(id(self), who)
+        for name, server in (("store", self.store), ("broker", self.broker)):
+            if server.waiting and server.answered(id(self), who):
+                self.reconnects[name] += 1
 
     def waiting(self, *servers: Outage) -> dict[str, Waiting]:
         """Who of this App waits for one of these, by the names of the loops."""

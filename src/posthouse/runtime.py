@@ -97,6 +97,11 @@ class Runtime:
         return ", ".join(self.services)
 
     @property
+    def all_consumers(self) -> list[Consumer]:
+        """Also those of the read models that are fed here."""
+        return [*self.consumers, *([] if self.projections is None else self.projections.consumers)]
+
+    @property
     def idle(self) -> bool:
         """Nothing that was received waits to be applied, and nothing held is being run."""
         if self.projections is not None and not self.projections.idle:
@@ -177,6 +182,7 @@ class Runtime:
                     log.exception("%s: %s failed and is started again", self.name, name)
                 if self.clock.monotonic() - began > WELL:
                     breaker.succeeded()
+                self.seam.counting.counter("loop_restarts_total", self.name, name).value += 1
                 await self.clock.wait(stop, breaker.failed())
 
     async def _watched(self, name: str, run: Run, stop: asyncio.Event, pulse: Pulse) -> None:

@@ -30,10 +30,13 @@ FORGOTTEN = "older than the inbox remembers: it may have been applied before"
 
 
 class Claimed(NamedTuple):
-    """What came of a claim. `events`: run their handler now. `due`: a held event is due once this is committed."""
+    """What came of a claim. `events`: run their handler now. `due`: a held event is due once this is committed. `known`: they
+    were applied before. `refused`: they are quarantined."""
 
     events: Sequence[InboundEvent]
     due: bool = False
+    known: Sequence[InboundEvent] = ()
+    refused: Sequence[InboundEvent] = ()
 
 
 NOTHING = Claimed(())
@@ -126,18 +129,21 @@ class Claimer:
         if len(places) == len(events) and all(answers):
             return Claimed(events)
         done = {place for place, answer in zip(places, answers, strict=True) if answer}
-        ours, due = list[InboundEvent](), False
+        ours, known, refused, due = list[InboundEvent](), list[InboundEvent](), list[InboundEvent](), False
         for place, inbound in enumerate(events):
             alive()
             if place in done:
                 ours.append(inbound)
             elif place in unfit:
                 await self.put_away(tx, inbound, Quarantine(inbound.defect or FORGOTTEN))
+                refused.append(inbound)
             else:
                 claimed = await self.claim_out_of_line(tx, inbound)
                 ours += claimed.events
+                known += claimed.known
+                refused += claimed.refused
                 due = due or claimed.due
-        return Claimed(ours, due)
+        return Claimed(ours, due, known, refused)
 
     async def is_next(self, tx: Transaction, inbound: InboundEvent) -> bool:
         """Whether it is an event's turn, as far as its key can tell."""
@@ -168,9 +174,12 @@ class Claimer:
                     return Claimed((inbound,), await self._unblock_next(tx, inbound))
             case "drop":
                 self._warn_if_too_late(known, inbound)
+                return Claimed((), known=(inbound,))
             case Hold() | Quarantine() as instead:
                 await self.put_away(tx, inbound, instead)
-                return Claimed((), due=isinstance(instead, Hold) and instead.is_due)
+                if isinstance(instead, Quarantine):
+                    return Claimed((), refused=(inbound,))
+                return Claimed((), due=instead.is_due)
         return NOTHING
 
     async def put_away(self, tx: Transaction, inbound: InboundEvent, instead: Hold | Quarantine) -> None:

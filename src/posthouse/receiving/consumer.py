@@ -41,6 +41,7 @@ class Consumer:
         outages: Outages | None = None,
     ) -> None:
         self.name = executor.consumer
+        self.service = executor.builder.service
         self.pulse = Pulse()
         self.start = start
         self.begun = asyncio.Event()
@@ -51,7 +52,8 @@ class Consumer:
         self._executor = executor
         self._broker = broker
         self._clock = clock
-        self._in_flight = in_flight
+        self.in_flight = in_flight
+        """So many deliveries it holds at once, at most."""
         self._topics = sorted(executor.ordered)
         self._membership: Membership | None = None
 
@@ -59,6 +61,11 @@ class Consumer:
     def idle(self) -> bool:
         """Nothing received is waiting to be applied or acknowledged."""
         return self._membership is None or self._membership.idle
+
+    @property
+    def in_hand(self) -> int:
+        """So many deliveries it holds, not applied yet."""
+        return 0 if self._membership is None else self._membership.in_hand
 
     async def take(self, delivery: Delivery) -> None:
         """Deal with a frame that was brought here and did not come through a stream. Returning means: committed, as
@@ -72,14 +79,14 @@ class Consumer:
             try:
                 with self.pulse.doing("subscribing"):
                     stream = await self._broker.subscribe(
-                        self.name, self._topics, start=self.start, window=self._in_flight
+                        self.name, self._topics, start=self.start, window=self.in_flight
                     )
             except BrokerError as error:
                 await self._back_off(stop, error)
                 continue
             self.begun.set()
             membership = self._membership = Membership(
-                self._executor, stream, self.pulse, self._in_flight, self._answered
+                self._executor, stream, self.pulse, self.in_flight, self._answered
             )
             patience = self.pulse.last_words
             try:
@@ -143,6 +150,10 @@ class Membership:
     @property
     def idle(self) -> bool:
         return self._queue.idle and self._acks.idle
+
+    @property
+    def in_hand(self) -> int:
+        return self._in_flight - self._queue.room
 
     async def last(self, stop: asyncio.Event) -> Sequence[Exception]:
         """Until `stop`, or until the broker or the database is in trouble, which is returned: then everything starts over

@@ -24,12 +24,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 
 from posthouse.clock import Clock
-from posthouse.errors import CommitUnknown, StoreCollision, StoreFull, StoreUnavailable, TransactionClosed, ValueRefused
+from posthouse.errors import (
+    CommitUnknown,
+    RetryNow,
+    StoreCollision,
+    StoreFull,
+    StoreUnavailable,
+    TransactionClosed,
+    ValueRefused,
+)
 from posthouse.pulse import alive
 from posthouse.receiving.claim import Claimer
 from posthouse.receiving.collisions import despite_collisions
 from posthouse.receiving.handler import Answer, Handler
 from posthouse.receiving.inbound import Decoder, InboundEvent
+from posthouse.receiving.outcomes import Outcomes
 from posthouse.receiving.policy import Again, decide
 from posthouse.receiving.run import Runner, by_tenant
 from posthouse.receiving.settle import Settler
@@ -78,7 +87,9 @@ class Executor:
 
     @cached_property
     def decoder(self) -> Decoder:
-        return Decoder(self.consumer, self.handlers, self.ordered, self.limit, self.seam)
+        return Decoder(
+            self.consumer, self.handlers, self.ordered, self.limit, self.seam, unreadable=self.outcomes.unreadable
+        )
 
     @cached_property
     def claimer(self) -> Claimer:
@@ -86,11 +97,18 @@ class Executor:
 
     @cached_property
     def runner(self) -> Runner:
-        return Runner(self.consumer, self.store, self.builder, self.clock, self.guard, self.version_usage, self.seam)
+        return Runner(
+            self.consumer, self.store, self.builder, self.clock, self.guard, self.version_usage, self.seam,
+            unreadable=self.outcomes.unreadable,
+        )  # fmt: skip
 
     @cached_property
     def settler(self) -> Settler:
         return Settler(self.claimer, self.clock, self.seam.failures)
+
+    @cached_property
+    def outcomes(self) -> Outcomes:
+        return Outcomes(self.builder.service, self.consumer, self.ordered, self.seam, self.clock)
 
     @property
     def workers(self) -> int:
@@ -156,6 +174,7 @@ class Executor:
 
     async def _run_alone(self, inbound: InboundEvent, attempts: int, here: during) -> bool:
         """Run number `attempts` of one event; False when it is to be run again at once."""
+        began = self.seam.timing.now()
         try:
             opened = await self.runner.opened([inbound])
             if opened[0] is not inbound:
@@ -166,6 +185,8 @@ class Executor:
             raise
         except Exception as error:
             outcome = decide(inbound.policy, error, attempts)
+            if not (isinstance(error, RetryNow) and isinstance(outcome, Again)):  # which is no failure
+                self.outcomes.failed(inbound, self.seam.timing.now() - began)
             new = inbound.held is None
             if new and isinstance(error, TransactionClosed) and await self.settler.ended_by_commit([inbound], error):
                 return True
@@ -200,9 +221,11 @@ class Executor:
         """True when a held event has become due. What was begun outside is told whoever prepared it, also when somebody else
         has applied or skipped the event meanwhile."""
         handler, tenant = events[0].handler, events[0].entry.tenant
+        began = self.seam.timing.now()
         begun = self.store.begin(None if handler is None else handler.view, tenant=tenant, lazily=True)
         async with self.seam.transaction(self.consumer, begun) as tx:
             claimed = await self.claimer.claim(tx, events)
             told = answer and handler is not None and handler.preparing is not None
             holds = await self.runner.run(tx, events if told else claimed.events, answer)
-            return claimed.due or holds
+        self.outcomes.committed(events, claimed, self.seam.timing.now() - began)
+        return claimed.due or holds

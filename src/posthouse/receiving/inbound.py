@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from posthouse.broker import Delivery, Frame
-from posthouse.errors import FrameRefused
+from posthouse.errors import DecodeError, FrameRefused
 from posthouse.events import PLATFORM, Event, decode_any
 from posthouse.events.limits import MAX_BYTES
 from posthouse.receiving.fact import Fact, fact_of
@@ -70,6 +70,8 @@ class Decoder:
     limit: int
     """Bytes of the largest body that is looked at."""
     seam: Seam
+    unreadable: Callable[[str], None] = lambda _: None
+    """Told, in a short word, why a frame could not be read."""
 
     def from_delivery(self, delivery: Delivery) -> InboundEvent:
         """What a delivery is."""
@@ -93,6 +95,7 @@ class Decoder:
                 topic=frame.topic, tenant=PLATFORM, event_id=name, digest=digest, time=delivery.stored_at
             )
             words = words_of(error)
+            self.unreadable(_short(error))
             defect = words if isinstance(error, FrameRefused) else f"unreadable: {words}"
             return InboundEvent(entry=entry, headers=frame.headers, body=frame.body, defect=defect)
 
@@ -132,6 +135,13 @@ class Decoder:
             sequence=event.sequence if numbered else None,
             lineage=event.lineage,
         )
+
+
+def _short(error: Exception) -> str:
+    """Why a frame could not be read, in a word for counting; what a frame says is not in it."""
+    if isinstance(error, DecodeError):
+        return error.reason
+    return "refused" if isinstance(error, FrameRefused) else "unreadable"
 
 
 def _name(id: str, digest: bytes) -> str:

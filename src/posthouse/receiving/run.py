@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.errors import RetryNow
+from posthouse.errors import ContractError, RetryNow
 from posthouse.events import Event
 from posthouse.pulse import alive
 from posthouse.receiving.collisions import despite_collisions
@@ -37,6 +37,8 @@ class Runner:
     guard: SchemaGuard
     version_usage: VersionUsage
     seam: Seam
+    unreadable: Callable[[str], None] = lambda _: None
+    """Told, in a short word, why a payload could not be read."""
 
     async def ask(self, inbound: InboundEvent) -> Answer:
         """Call outside, with no transaction open; empty where the handler asks nobody."""
@@ -117,7 +119,11 @@ class Runner:
         return Tx(tx, self.store, self.builder, context_of(event), self.clock)
 
     def _typed(self, handler: Handler, event: Event[bytes]) -> Event[object]:
-        return open_payload(self.guard, handler.by_name[event.type], handler.lifts.get(event.type, ()), event)
+        try:
+            return open_payload(self.guard, handler.by_name[event.type], handler.lifts.get(event.type, ()), event)
+        except ContractError:
+            self.unreadable("contract")
+            raise
 
     def _note(self, events: Sequence[InboundEvent]) -> None:
         now = self.clock.now()

@@ -5,6 +5,7 @@ store. Whatever is to be done, measured or refused at one of them has its place 
 """
 
 from posthouse.seam.context import EventContext, context_of
+from posthouse.seam.counting import Counting, TenantClass
 from posthouse.seam.current import NOTHING, Current, context_here, current, during, handling, tenant_here
 from posthouse.seam.failures import Failure, Failures, OnFailure
 from posthouse.seam.outward import EnvelopeBuilder
@@ -16,6 +17,7 @@ from posthouse.seam.version_usage import VersionUsage
 
 __all__ = [
     "NOTHING",
+    "Counting",
     "Crossing",
     "Current",
     "EnvelopeBuilder",
@@ -28,6 +30,7 @@ __all__ = [
     "Rules",
     "SchemaGuard",
     "Seam",
+    "TenantClass",
     "Timing",
     "VersionUsage",
     "context_here",

@@ -127,6 +127,8 @@ class Failures:
 
     def __init__(self, hook: OnFailure | None = None) -> None:
         self.hook = hook
+        self.counted: dict[str, Callable[[str, Outcome], None]] = {}
+        """By consumer: who counts its events that are not tried again, by topic and outcome."""
         self._waiting: deque[Failure] = deque()
         self._passed_over = 0
         self._open: set[Failure] = set()
@@ -143,6 +145,8 @@ class Failures:
 
     def _report(self, failure: Failure, to: logging.Logger) -> None:
         error = failure.error
+        if failure.dead and (count := self.counted.get(failure.consumer)) is not None:
+            count(failure.topic, failure.outcome)
         shown = error is not None and (failure.dead or not isinstance(error, HandlerSignal))
         to.log(
             logging.ERROR if failure.dead else logging.WARNING,

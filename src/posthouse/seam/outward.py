@@ -10,7 +10,7 @@ from posthouse.broker import Capabilities
 from posthouse.clock import Clock, new_id
 from posthouse.contracts import EventType, event_type_for
 from posthouse.contracts.versions import Cast, Casts, whole
-from posthouse.errors import ConfigurationError, ContractError, EventError, EventTooLarge
+from posthouse.errors import ConfigurationError, ContractError, EventError, EventTooLarge, PosthouseError, RuleBroken
 from posthouse.events import (
     BINARY,
     DUAL_OF,
@@ -28,7 +28,7 @@ from posthouse.events.codec import check_sayable
 from posthouse.events.limits import HARD_LIMIT, plain
 from posthouse.seam.context import EventContext
 from posthouse.seam.seam import Seam
-from posthouse.seam.timing import outcome_of
+from posthouse.seam.timing import OTHERS, outcome_of
 from posthouse.store import OutboxRow, Transaction
 
 STAMP_ROOM = 64
@@ -163,6 +163,7 @@ class EnvelopeBuilder:
             made = row(event_type.topic, event, idempotency_key)
         except Exception as error:
             timing.note("outward", event_type.name, began, outcome_of(error))
+            self._count_refused(error)
             raise
         timing.note("outward", event_type.name, began)
         return made
@@ -177,13 +178,22 @@ class EnvelopeBuilder:
             return rows
         self._suit()
         events: Sequence[Event[bytes]] = [row.event for row in waiting]
-        with self.seam.timing.measure("outward", FLUSH):
-            for step in self.seam.at_flush:
-                events = await step(transaction, events)
-            done = iter(
-                [self._row(row.topic, event, row.idempotency_key) for row, event in zip(waiting, events, strict=True)]
-            )
+        try:
+            with self.seam.timing.measure("outward", FLUSH):
+                for step in self.seam.at_flush:
+                    events = await step(transaction, events)
+                pairs = zip(waiting, events, strict=True)
+                done = iter([self._row(row.topic, event, row.idempotency_key) for row, event in pairs])
+        except Exception as error:
+            self._count_refused(error)
+            raise
         return [next(done) if isinstance(row, Unfinished) else row for row in rows]
+
+    def _count_refused(self, error: Exception) -> None:
+        """By the rule that was broken, or by the class of an error of ours: words that nobody outside chooses."""
+        reason = error.rule if isinstance(error, RuleBroken) else type(error).__name__
+        known = reason if isinstance(error, PosthouseError) else OTHERS
+        self.seam.counting.counter("publish_refused_total", self.service, known).value += 1
 
     @property
     def waits(self) -> bool:

@@ -20,6 +20,7 @@ from types import TracebackType
 from posthouse.broker import Broker, Delivery, Frame, Stream, Verdict
 from posthouse.events import Event
 from posthouse.options import Options
+from posthouse.seam.counting import Counting
 from posthouse.seam.failures import Failures
 from posthouse.seam.rules import Rules
 from posthouse.seam.timing import OK, Measured, Timing, outcome_of
@@ -51,6 +52,8 @@ class Seam(Options):
     decrypt: InwardStep | None = None
     timing: Timing = dataclasses.field(default_factory=Timing)
     """How long each crossing took, and how it ended."""
+    counting: Counting = dataclasses.field(default_factory=Counting)
+    """What was done, as numbers; `App(…, tenant_class=…)` tells it the classes of tenants."""
     failures: Failures = dataclasses.field(default_factory=Failures)
     """Where failures are told; `App(…, on_failure=…)` gives it a hook."""
 

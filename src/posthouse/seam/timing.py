@@ -71,6 +71,8 @@ class Timing:
     def __init__(self, now: Callable[[], float] | None = None) -> None:
         self.now = now or SystemClock().monotonic
         """Seconds since some moment: what `note` compares with."""
+        self.heard: Callable[[Place, float], None] | None = None
+        """Told of each crossing as it is noted, and how many seconds it took."""
         self._cells: dict[Place, _Cell] = {}
 
     def note(self, crossing: Crossing, name: str, began: float, outcome: str = OK) -> None:
@@ -85,13 +87,15 @@ class Timing:
             cell.longest = seconds
         place = frexp(seconds)[1] - SHORTEST if seconds > 0 else 0
         cell.buckets[0 if place < 0 else place if place < BUCKETS else BUCKETS - 1] += 1
+        if self.heard is not None:
+            self.heard(cell.place, seconds)
 
     def measure(self, crossing: Crossing, name: str) -> Measured:
         """A block that is one crossing: `ok`, or the name of the error with which it was left, or what the block sets."""
         return Measured(self, crossing, name)
 
     def figures(self) -> list[Figure]:
-        """Everything so far, sorted."""
+        """Everything so far, sorted; from any thread."""
         return [
             Figure(
                 crossing=crossing,
@@ -102,7 +106,7 @@ class Timing:
                 longest=cell.longest,
                 buckets=tuple(cell.buckets),
             )
-            for (crossing, name, outcome), cell in sorted(self._cells.items(), key=lambda item: item[0])
+            for (crossing, name, outcome), cell in sorted(self._cells.copy().items(), key=lambda item: item[0])
         ]
 
     def encoded(self) -> bytes:
@@ -111,7 +115,7 @@ class Timing:
 
     def _new(self, crossing: Crossing, name: str, outcome: str) -> _Cell:
         place = (crossing, name, outcome) if len(self._cells) < MOST else (crossing, OTHERS, OTHERS)
-        return self._cells.setdefault(place, _Cell())
+        return self._cells.setdefault(place, _Cell(place))
 
 
 class Measured:
@@ -142,9 +146,10 @@ def outcome_of(error: BaseException) -> str:
 
 
 class _Cell:
-    __slots__ = ("buckets", "count", "longest", "total")
+    __slots__ = ("buckets", "count", "longest", "place", "total")
 
-    def __init__(self) -> None:
+    def __init__(self, place: Place) -> None:
+        self.place = place
         self.count = 0
         self.total = 0.0
         self.longest = 0.0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import msgspec
 
@@ -19,6 +20,7 @@ from posthouse.redaction import redacted
 from posthouse.seam import Failure, Seam
 from posthouse.seam.frames import frames_of
 from posthouse.seam.outward import event_in
+from posthouse.seam.timing import OTHERS
 from posthouse.sending.breaker import Breaker
 from posthouse.store import OutboxReader, OutboxRow, OutboxShard, Poll, RelaySource, Store, StuckRow, WalReader, parked
 
@@ -61,7 +63,8 @@ class RelaySettings(Options):
 
 class Relay:
     """One worker. Several of them, in any number of processes, share the shards of one outbox. With a `tail` its rows come
-    from the database's log. `sent` is told which rows the broker accepted. `name` is what its publishing is timed under."""
+    from the database's log. `sent` is told which rows the broker accepted. `name` is what its publishing is timed under. `says`:
+    which service the events of a topic are counted under."""
 
     def __init__(
         self,
@@ -74,10 +77,13 @@ class Relay:
         seam: Seam | None = None,
         name: str = "relay",
         outages: Outages | None = None,
+        says: Mapping[str, str] | None = None,
     ) -> None:
         self._outages = outages or Outages(clock)
         self._seam = seam or Seam()
         self._name = name
+        self._says = says or {}
+        self._fences = self._seam.counting.counter("relay_fenced_total", name)
         self._outbox: OutboxReader = tail or store.outbox
         self._changed = tail.changed if tail else store.changed
         self._tail = tail
@@ -197,7 +203,21 @@ class Relay:
             verdicts = await self._seam.publish(self._broker, self._name, frames_of(rows)) if rows else []
         if self._sent is not None:
             self._sent([row for row, verdict in zip(rows, verdicts, strict=True) if verdict.accepted])
+        self._count(rows, verdicts)
         return verdicts
+
+    def _count(self, rows: Sequence[OutboxRow], verdicts: Sequence[Verdict]) -> None:
+        """What the broker said, by topic and class of tenant."""
+        counting = self._seam.counting
+        if counting.classifies:
+            found = Counter([(r.topic, v.accepted, r.tenant) for r, v in zip(rows, verdicts, strict=True)])
+        else:
+            found = Counter([(r.topic, v.accepted, "") for r, v in zip(rows, verdicts, strict=True)])
+        for (topic, accepted, tenant), number in found.items():
+            service = self._says.get(topic)
+            place = (self._name, OTHERS) if service is None else (service, topic)
+            outcome = "accepted" if accepted else "refused"
+            counting.counter("events_published_total", *place, counting.class_of(tenant), outcome).value += number
 
     def _failures(
         self, rows: Sequence[OutboxRow], verdicts: Sequence[Verdict]
@@ -267,6 +287,7 @@ class Relay:
         """Another relay owns our shards, or the server has begun another run: what we published comes again, and consumers
         drop it."""
         log.warning("relay %s lost its shards; nothing was settled", self._owner)
+        self._fences.value += 1
         self._shards = ()
         self._leased_at = float("-inf")
 

@@ -19,7 +19,7 @@ from posthouse.errors import ConfigurationError, PosthouseError
 from posthouse.events import STRUCTURED, Event, Producer, decode_any
 from posthouse.options import checked
 from posthouse.runtime import Runtime
-from posthouse.seam import EnvelopeBuilder, EventContext, Seam
+from posthouse.seam import Counting, EnvelopeBuilder, EventContext, Seam
 from posthouse.seam.failures import Failures
 from posthouse.seam.frames import frame_of
 from posthouse.seam.timing import Timing
@@ -37,6 +37,7 @@ HELD_UP = 0.05
 """Real seconds after which whoever was in the way of something that is due has probably gone."""
 
 _NO_TIMING, _NO_FAILURES = Timing(), Failures()
+_NO_COUNTING = Counting()
 _USER_TABLES = {
     True: """SELECT name, '"' || name || '"' FROM sqlite_master
         WHERE type = 'table' AND name NOT GLOB 'posthouse_*' AND name NOT GLOB 'sqlite_*'""",
@@ -310,4 +311,6 @@ def _works_as(services: Sequence[Service]) -> tuple[Settings, Seam]:
 
 def _steps(seam: Seam) -> tuple[Seam, object]:
     """What two Apps that were written alike have in common, though each has its own figures and its own line of failures."""
-    return dataclasses.replace(seam, timing=_NO_TIMING, failures=_NO_FAILURES), seam.failures.hook
+    return dataclasses.replace(
+        seam, timing=_NO_TIMING, counting=_NO_COUNTING, failures=_NO_FAILURES
+    ), seam.failures.hook

@@ -95,7 +95,7 @@ def _family(metric: Metric, name: str, labels: tuple[str, ...], series: Series) 
         histogram = HistogramMetricFamily(name, metric.meaning, labels=labels, unit=unit)
         for place, value in series.items():
             assert isinstance(value, Distribution)
-            buckets = [(f"{bound:g}", float(number)) for bound, number in value.buckets]
+            buckets = [(repr(bound), float(number)) for bound, number in value.buckets]
             histogram.add_metric(place, [*buckets, ("+Inf", float(value.count))], value.sum)
         return histogram
     family = (CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily)(

@@ -420,14 +420,14 @@ _PROCESS = (
         "gauge",
         "events",
         ("service", "consumer"),
-        "Deliveries that this process has received and not settled yet.",
+        "Deliveries that this process has received and not applied yet.",
     ),
     _process(
         "in_hand_limit",
         "gauge",
         "events",
         ("service", "consumer"),
-        "So many deliveries this process takes in hand; then it asks for no more until some are settled.",
+        "So many deliveries this process takes in hand; then it asks for no more until some are applied.",
     ),
     _process(
         "relay_fenced_total",

@@ -83,13 +83,14 @@ async def test_a_number_that_comes_too_early_waits_for_the_missing_one(bench: Be
 async def test_what_was_claimed_before_is_dropped(bench: Bench, executor: Executor) -> None:
     events = bench.readings(executor, [1, 2])
     await claim(executor.claimer, events)
-    assert await claim(executor.claimer, events) == Claimed([])
+    assert await claim(executor.claimer, events) == Claimed([], known=events, refused=[])
     assert await bench.held() == []
 
 
 async def test_another_event_under_a_number_that_was_given_is_a_fork(bench: Bench, executor: Executor) -> None:
     await claim(executor.claimer, bench.readings(executor, [1]))
-    assert (await claim(executor.claimer, bench.readings(executor, [1]))).events == []
+    fork = bench.readings(executor, [1])
+    assert await claim(executor.claimer, fork) == Claimed([], known=[], refused=fork)
     [held] = await bench.held()
     assert (held.state, held.reason[:4]) == ("quarantined", "fork")
 
@@ -121,7 +122,7 @@ async def test_an_event_that_may_have_run_is_held_with_that_run_counted_and_thos
 ) -> None:
     one, two = bench.readings(executor, [1, 2])
     claimed = await claim(executor.claimer, [msgspec.structs.replace(one, redelivered=True), two])
-    assert claimed == Claimed([], due=True)
+    assert claimed == Claimed([], due=True, known=[], refused=[])
     assert await bench.states() == [(1, "retrying", 1), (2, "blocked", 0)]
 
 

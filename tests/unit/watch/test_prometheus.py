@@ -47,8 +47,8 @@ def test_every_metric_of_the_table_is_read_back_by_the_parser_as_it_was_said(acc
             continue
         assert found.pop((f"{sample.of.full}_sum", labels)) == 4.25
         assert found.pop((f"{sample.of.full}_count", labels)) == 5.0
-        buckets = {le: found.pop((f"{sample.of.full}_bucket", labels | {("le", le)})) for le in ("0.5", "1", "+Inf")}
-        assert buckets == {"0.5": 2.0, "1": 3.0, "+Inf": 5.0}
+        buckets = {le: found.pop((f"{sample.of.full}_bucket", labels | {("le", le)})) for le in ("0.5", "1.0", "+Inf")}
+        assert buckets == {"0.5": 2.0, "1.0": 3.0, "+Inf": 5.0}
     assert found == {}
 
 

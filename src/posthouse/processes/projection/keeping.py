@@ -52,6 +52,11 @@ class Keeper:
         """Nothing is in hand."""
         return all(member.idle for member in self._members.values())
 
+    @property
+    def consumers(self) -> list[Consumer]:
+        """Those of the generations that are fed here."""
+        return [member.consumer for member in self._members.copy().values()]
+
     def nudge(self) -> None:
         """Look now: something has changed in this process."""
         self._nudged.set()

@@ -1,0 +1,147 @@
+"""Counting: what a process has done, as numbers in memory. Telemetry only reads it.
+
+Whoever counts asks once for the series of his labels and adds to it from then on; a series is there, as 0, from then on too. The names
+are those of `watch/table.py`, and the words of the labels those that the code declares."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from math import frexp
+
+from posthouse.events import PLATFORM
+from posthouse.seam.timing import OTHERS
+
+log = logging.getLogger("posthouse.counting")
+
+MOST = 1_000
+"""So many series of one name are told apart; whatever comes later is counted under `OTHERS`."""
+
+CLASSES = 16
+"""So many different words of a tenant class are told apart."""
+LONGEST_CLASS = 64
+"""Characters of such a word."""
+
+Labels = tuple[str, ...]
+
+TenantClass = Callable[[str], str]
+"""Tells of which class a tenant is, in one of a few words such as `small` and `large`: called by the relay for the tenants of each
+batch, so a lookup and nothing that waits."""
+
+Heard = Callable[[str, Labels, float, int], None]
+"""Told of each duration as it is noted: the name of the figure, its labels, seconds, how many took so long."""
+
+
+class Count:
+    """One series. Add to `value`."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class Histogram:
+    """One series of durations. Bounds are powers of two seconds, from `first` on."""
+
+    __slots__ = ("_counting", "buckets", "first", "labels", "name", "total")
+
+    def __init__(self, counting: Counting, name: str, labels: Labels, first: int, bounds: int) -> None:
+        self._counting = counting
+        self.name = name
+        self.labels = labels
+        self.first = first
+        self.total = 0.0
+        self.buckets = [0] * (bounds + 1)
+        """How many took less than 2**first, 2**(first + 1), … seconds and not less than the one before; the last: all that took longer."""
+
+    def note(self, seconds: float, times: int = 1) -> None:
+        """So many took so long."""
+        place = frexp(seconds)[1] - self.first if seconds > 0 else 0
+        buckets = self.buckets
+        buckets[0 if place < 0 else place if place < len(buckets) else -1] += times
+        self.total += seconds * times
+        if (heard := self._counting.heard) is not None:
+            heard(self.name, self.labels, seconds, times)
+
+
+class Counting:
+    """The numbers of one process. What they are made of cannot grow without end, whatever words it is given."""
+
+    def __init__(self, tenant_class: TenantClass | None = None) -> None:
+        self.heard: Heard | None = None
+        self._counts: dict[str, dict[Labels, Count]] = {}
+        self._histograms: dict[str, dict[Labels, Histogram]] = {}
+        self._tenant_class = tenant_class
+        self._classes: set[str] = set()
+        self._complained = False
+
+    def counter(self, name: str, *labels: str) -> Count:
+        """The series of these labels, in the order of the table."""
+        series = self._counts.get(name)
+        if series is None:
+            series = self._counts.setdefault(name, {})
+        found = series.get(labels)
+        if found is None:
+            found = series.setdefault(_within(series, labels), Count())
+        return found
+
+    def histogram(self, name: str, *labels: str, first: int = -10, bounds: int = 17) -> Histogram:
+        """The series of these labels; so many bounds, the first of them 2**first seconds."""
+        series = self._histograms.setdefault(name, {})
+        found = series.get(labels)
+        if found is None:
+            place = _within(series, labels)
+            found = series.setdefault(place, Histogram(self, name, place, first, bounds))
+        return found
+
+    def counts(self) -> list[tuple[str, Labels, int]]:
+        """Every counter as it stands; from any thread."""
+        return [
+            (name, labels, count.value)
+            for name, series in self._counts.copy().items()
+            for labels, count in series.copy().items()
+        ]
+
+    def histograms(self) -> list[Histogram]:
+        """Every histogram; from any thread."""
+        return [found for series in self._histograms.copy().values() for found in series.copy().values()]
+
+    # Tenants.
+
+    @property
+    def classifies(self) -> bool:
+        """Whether somebody tells the class of a tenant."""
+        return self._tenant_class is not None
+
+    def class_of(self, tenant: str) -> str:
+        """The class of a tenant; empty where nobody tells it. Whatever the function does, a word comes of it: what it raises, what
+        is no word, the tenant itself, and a word too many are counted under `OTHERS`, and the first of them is logged."""
+        if self._tenant_class is None:
+            return ""
+        try:
+            word: object = self._tenant_class(tenant)
+        except Exception as error:
+            return self._complain(f"it raised {type(error).__name__}")
+        if not isinstance(word, str) or not 0 < len(word) <= LONGEST_CLASS:
+            return self._complain(f"it gave {type(word).__name__}, and no text of 1 to {LONGEST_CLASS} characters")
+        word = str.__str__(word)  # also that of an Enum
+        if word in self._classes:
+            return word
+        if word == tenant and tenant != PLATFORM:
+            return self._complain("it gave the tenant itself: give one of a few words")
+        if len(self._classes) >= CLASSES:
+            return self._complain(f"it has given {CLASSES} different words, and gives another")
+        self._classes.add(word)
+        return word
+
+    def _complain(self, why: str) -> str:
+        if not self._complained:
+            self._complained = True
+            log.error("tenant_class does not work, and such tenants are counted under %s: %s", OTHERS, why)
+        return OTHERS
+
+
+def _within(series: dict[Labels, Count] | dict[Labels, Histogram], labels: Sequence[str]) -> Labels:
+    """These labels, or those of the rest when there are too many."""
+    return tuple(labels) if len(series) < MOST else (OTHERS,) * len(labels)
