@@ -69,15 +69,10 @@ async def attendance(services: Sequence[Service], figures: Status) -> Sequence[A
 
 
 async def _of(app: App, figures: Status) -> Attendance:
-    names = {service.name for service in app.services}
-    workers = [worker for worker in await app.store.workers.read() if names.intersection(worker.services)]
+    workers = of_app(app, await app.store.workers.read())
     running = [worker for worker in workers if is_running(worker)]
-    consumed = {name for worker in running if "consumers" in worker.parts for name in worker.consumers}
-    generations = app.projections.groups()  # a worker has the read model, whichever generation of it is live
-    types = [of for service in app.services for of in service.declared.saga_types.values()]
-    sagas = {of.consumer: _runners(of.consumer, running) for of in types if of.consumer in consumed}
-    consumed -= {consumer for consumer, runners in sagas.items() if runners.nobody}
-    idle = [group for group in app.opened.topology().groups if generations.get(group, group) not in consumed]
+    sagas = {consumer: _runners(consumer, running) for consumer in _sagas(app) if _runs_it(consumer, running)}
+    idle = [group for group, by in attended(app, running).items() if not by]
     work = _work(app, figures, idle)
     there = {part for worker in running for part in worker.parts if part != "consumers"}
     missing = [part for part in PARTS if part in work and part not in there]
@@ -90,6 +85,32 @@ async def _of(app: App, figures: Status) -> Attendance:
         sagas=sagas,
         unknown_schedules=await _unknown(app, running),
     )
+
+
+def of_app(app: App, workers: Sequence[Worker]) -> Sequence[Worker]:
+    """Those that run one of its services."""
+    names = {service.name for service in app.services}
+    return [worker for worker in workers if names.intersection(worker.services)]
+
+
+def attended(app: App, running: Sequence[Worker]) -> Mapping[str, Sequence[Worker]]:
+    """Who runs each consumer group of an App; of a saga nobody where all stand aside and none is about to run it. A worker has
+    the read model, whichever generation of it is live."""
+    generations, sagas = app.projections.groups(), _sagas(app)
+    found: dict[str, Sequence[Worker]] = {}
+    for group in app.opened.topology().groups:
+        consumer = generations.get(group, group)
+        by = _runs_it(consumer, running)
+        found[group] = [] if consumer in sagas and _runners(consumer, running).nobody else by
+    return found
+
+
+def _sagas(app: App) -> Collection[str]:
+    return {of.consumer for service in app.services for of in service.declared.saga_types.values()}
+
+
+def _runs_it(consumer: str, running: Sequence[Worker]) -> list[Worker]:
+    return [worker for worker in running if "consumers" in worker.parts and consumer in worker.consumers]
 
 
 async def _unknown(app: App, running: Sequence[Worker]) -> list[str]:

@@ -152,21 +152,22 @@ _STORE = (
         "gauge",
         "seconds",
         _PLACE,
-        "How long the oldest event that the consumer has not settled has waited; absent where nobody knows.",
+        "How long the oldest event that has not reached the consumer has waited, at the broker or unsent; where the broker does "
+        "not tell ages at least so long, as earlier looks show, and absent where nobody knows.",
     ),
     _store(
         "consumer_unaccounted",
         "gauge",
         "events",
         _PLACE,
-        "Events that are certainly missing, or too many; 0 when it adds up.",
+        "Events that are certainly missing (above 0) or too many (below), whatever moves meanwhile; 0 when it adds up.",
     ),
     _store(
         "consumer_unknown",
         "gauge",
         "1 or 0",
         _PLACE,
-        "Whether nobody can tell that it adds up: 1 there, 0 elsewhere.",
+        "Whether it cannot be told here that it adds up: 1 then, 0 else; the producer must be looked at too, so take the `min`.",
     ),
     _store(
         "held",
@@ -266,7 +267,14 @@ _STORE = (
         "gauge",
         "seconds",
         ("service", "projection"),
-        "How long ago the oldest event was written that the projection has not applied; 0 when it has all.",
+        "How long the oldest event has waited that the projection has not applied; 0 when it has all.",
+    ),
+    _store(
+        "projection_budget_seconds",
+        "gauge",
+        "seconds",
+        ("service", "projection"),
+        "So many seconds the projection may be behind, as its declaration says.",
     ),
     _store(
         "workers",
@@ -316,7 +324,8 @@ _STORE = (
         "gauge",
         "connections",
         ("service", "state"),
-        "Connections to the database server, by what they do.",
+        "Connections of anybody that the database server takes, those in use and those that are free.",
+        words={"state": ("used", "free")},
     ),
     _store(
         "store_connections_limit",

@@ -1,0 +1,173 @@
+"""Looking: what one App's store and broker say at one look, in bounded time; whatever is away is left out, and nothing is made."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from posthouse.app import App
+from posthouse.broker import Progress
+from posthouse.errors import PosthouseError
+from posthouse.outage import span
+from posthouse.redaction import words_of
+from posthouse.store import Gauges, Worker
+from posthouse.watch.equation import Missing, Place, excused, missing
+from posthouse.watch.figures import Line
+
+log = logging.getLogger("posthouse.watch")
+
+T = TypeVar("T")
+
+
+class Looking:
+    """One App, looked at again and again. `gauges`, `workers` and `progress` are what was read last at this look; None where it was
+    not told in time."""
+
+    def __init__(self, app: App, patience: float) -> None:
+        self.app = app
+        self._patience = patience
+        self._present = False
+        self._silent: set[str] = set()
+        self.before: Gauges | None = None
+        self.gauges: Gauges | None = None
+        self.workers: Sequence[Worker] | None = None
+        self.progress: Mapping[Line, Progress] | None = None
+
+    @property
+    def lines(self) -> Sequence[Line]:
+        """Who reads what, as far as it is known."""
+        if self.gauges is None:
+            return []
+        return [(group, topic) for group, topics in self.app.opened.topology().groups.items() for topic in topics]
+
+    async def begin(self) -> None:
+        """A new look: what the one before found is forgotten, and the store is asked."""
+        self.gauges = self.workers = self.progress = None
+        await self._told("store", self._begun)
+
+    async def ask_broker(self) -> None:
+        """How far each consumer is. A store that was not read does not know which groups there are."""
+        self.progress = None if self.gauges is None else await self._told("broker", self._progress)
+
+    async def ask_store(self) -> None:
+        """How the store stands now; `before` is how it stood when it was asked last. Who was away stays it until the next look."""
+        self.before = self.gauges
+        if self.gauges is not None:
+            self.gauges = await self._told("store", partial(self.app.store.gauges, timeout=self._patience))
+
+    async def _begun(self) -> None:
+        if not self._present:
+            await self.app.opened.look()
+            self._present = True
+        else:
+            await self.app.projections.learn()  # another process may have swapped a generation in
+        self.workers = await self.app.store.workers.read()
+        self.gauges = await self.app.store.gauges(timeout=self._patience)
+
+    async def _progress(self) -> dict[Line, Progress]:
+        topology = self.app.opened.topology()
+        if not topology.groups:  # nobody reads here: any question shows that it answers
+            await self.app.broker.progress(self.app.services[0].name, topology.topics[:1])
+        found = {group: await self.app.broker.progress(group, topics) for group, topics in topology.groups.items()}
+        return {(group, topic): one for group, topics in found.items() for topic, one in topics.items()}
+
+    async def _told(self, whom: str, asked: Callable[[], Awaitable[T]]) -> T | None:
+        """The answer; None, and a line in the log when that is new, where there is none."""
+        try:
+            async with asyncio.timeout(self._patience):
+                answer = await asked()
+        except (PosthouseError, OSError, TimeoutError) as error:
+            if whom not in self._silent:
+                why = words_of(error) or f"no answer within {span(self._patience)}"
+                log.warning("the figures of %s are without its %s: %s", self.app.opened.name, whom, why)
+            self._silent.add(whom)
+            return None
+        self._silent.discard(whom)
+        return answer
+
+
+class Account:
+    """The equation of one line at one look, narrowed by each reading of it."""
+
+    def __init__(self) -> None:
+        self.missing: Missing | None = None
+        self.place: Place | None = None
+        self.progress: Progress | None = None
+        self.still = False
+        """Nothing moved from the reading before to this one."""
+
+    def read(self, before: Place, progress: Progress, after: Place, *, history: bool) -> None:
+        found = missing(before, progress, after, history=history)
+        self.missing = found if self.missing is None else self.missing.narrowed(found)
+        self.still = (self.place, before) == (after, after) and self._counts(self.progress) == self._counts(progress)
+        self.place, self.progress = after, progress
+
+    @property
+    def settled(self) -> bool:
+        """Whether another reading would tell no more."""
+        return self.missing is not None and (self.missing.exact or self.still)
+
+    def judged(self, stood: Place | None) -> tuple[int, bool]:
+        """What is certainly missing or too many, and whether nobody can tell. `stood`: how the line stood at the look before."""
+        if self.missing is None or self.progress is None or self.place is None:
+            return 0, True
+        certain = self.missing.certain
+        if certain > 0 and excused(self.progress, self.place, certain):
+            return 0, True
+        if certain or self.missing.exact:
+            return certain, certain == 0 and self.progress.dropped
+        return 0, self.progress.dropped or (self.still and stood == self.place)
+
+    @staticmethod
+    def _counts(progress: Progress | None) -> tuple[int, int] | None:
+        return None if progress is None else (progress.stored, progress.pending)
+
+
+class Equation:
+    """The accounts of all lines of some Apps. A topic whose producer was not looked at has none."""
+
+    def __init__(self, lookings: Iterable[Looking], producers: Mapping[str, Looking]) -> None:
+        self._lookings = list(lookings)
+        self._producers = producers
+        self.accounts: dict[tuple[Looking, Line], Account] = {}
+
+    @property
+    def settled(self) -> bool:
+        return all(account.settled for account in self.accounts.values())
+
+    @property
+    def places(self) -> dict[tuple[Looking, Line], Place]:
+        """How each line stood last."""
+        return {line: account.place for line, account in self.accounts.items() if account.place is not None}
+
+    def read(self) -> None:
+        """What was read last: the stores, the brokers, and the stores again."""
+        for looking in self._lookings:
+            for line, progress in (looking.progress or {}).items():
+                producer = self._producers.get(line[1])
+                if producer is None:
+                    continue
+                before, after = (
+                    _place(looking.before, producer.before, line),
+                    _place(looking.gauges, producer.gauges, line),
+                )
+                if before is not None and after is not None:
+                    account = self.accounts.setdefault((looking, line), Account())
+                    account.read(before, progress, after, history=looking.app.broker.sheet.history)
+
+
+def _place(consumer: Gauges | None, producer: Gauges | None, line: Line) -> Place | None:
+    if consumer is None or producer is None:
+        return None
+    own, said, (_, topic) = consumer.counts, producer.counts, line
+    held = sum(number for (group, of, _), number in own.held.items() if (group, of) == line)
+    unsent = said.unsent.get(topic, 0)
+    return Place(
+        sent=said.committed.get(topic, 0) - unsent,
+        waiting=unsent - said.refused.get(topic, 0),
+        accounted=own.applied.get(line, 0) + held + own.skipped.get(line, 0) + own.lost.get(line, 0),
+        strange=own.strange.get(line, 0),
+    )

@@ -1,0 +1,120 @@
+"""Standing: how stores and brokers stand, as samples of the table. True while every worker is dead: ages grow all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+
+from posthouse.app import App
+from posthouse.broker import Progress
+from posthouse.store import Gauges
+from posthouse.watch import figures as of
+from posthouse.watch.equation import Place
+from posthouse.watch.figures import Figures, Line, Way
+from posthouse.watch.looking import Equation, Looking
+from posthouse.watch.owners import Owners
+from posthouse.watch.samples import Sample
+
+PATIENCE = 2.0
+"""Seconds that a store or a broker has for one answer; after that it is away."""
+READINGS, PAUSE, WITHIN = 6, 0.03, 1.0
+"""While events move, the equation is read so often at one look, with so many seconds between, and no more after so many in all."""
+REMEMBERED = 1000
+"""So many looks are kept of a topic on a broker that does not tell ages."""
+
+
+class Standing:
+    """The figures of the stores and brokers of some Apps: `await samples()`, on the loop of the Apps, one look at a time.
+
+    Nothing is made or written by it, and it raises nothing: of a store that is away `store_up` is 0 and the rest absent, of a
+    broker `broker_up`, and what depends on it is absent; other Apps answer all the same. A look takes at most a few times
+    `patience` seconds, however long a server hangs. Name producers and consumers together, or nobody can tell what is missing.
+    It remembers the looks before, for brokers that do not tell ages: keep one instance.
+    """
+
+    def __init__(self, apps: Sequence[App], *, patience: float = PATIENCE) -> None:
+        self._lookings = [Looking(app, patience) for app in apps]
+        self._stood: dict[tuple[Looking, Line], Place] = {}
+        self._memory = _Memory()
+
+    async def samples(self) -> Sequence[Sample]:
+        """Every figure of the table whose source is `store`, as it is now."""
+        begun = time.monotonic()
+        owners = {looking: Owners(looking.app) for looking in self._lookings}
+        producers = {topic: looking for looking, those in owners.items() for topic in those.topics}
+        equation = await self._read(producers, begun)
+        figures = Figures()
+        for looking, those in owners.items():
+            self._app(figures, looking, those, producers)
+            figures.add("scrape_seconds", time.monotonic() - begun, those.app)
+            for line in looking.lines:
+                account = equation.accounts.get((looking, line))
+                certain, unknown = (None, True) if account is None else account.judged(self._stood.get((looking, line)))
+                if certain is not None:
+                    figures.add("consumer_unaccounted", certain, those.line(*line))
+                figures.most("consumer_unknown", unknown, those.line(*line))
+        self._stood = equation.places
+        return figures.samples()
+
+    async def _read(self, producers: Mapping[str, Looking], begun: float) -> Equation:
+        """Stores, brokers, stores; while that does not settle, brokers and stores again."""
+        equation, all_of = Equation(self._lookings, producers), self._lookings
+        await asyncio.gather(*(looking.begin() for looking in all_of))
+        for reading in range(READINGS):
+            if reading:
+                await asyncio.sleep(PAUSE)
+            await asyncio.gather(*(looking.ask_broker() for looking in all_of))
+            await asyncio.gather(*(looking.ask_store() for looking in all_of))
+            equation.read()
+            if equation.settled or time.monotonic() - begun > WITHIN:
+                break
+        return equation
+
+    def _app(self, figures: Figures, looking: Looking, owners: Owners, producers: Mapping[str, Looking]) -> None:
+        app, gauges, workers = looking.app, looking.gauges, looking.workers
+        figures.add("store_up", gauges is not None, owners.app)
+        if gauges is None or workers is None:
+            return
+        figures.add("broker_up", looking.progress is not None, owners.app)
+        ways = {
+            (group, topic): self._way(topic, progress, producers.get(topic))
+            for (group, topic), progress in (looking.progress or {}).items()
+        }
+        of.outbox_figures(figures, owners, gauges)
+        of.consumer_figures(figures, owners, gauges, looking.lines)
+        of.process_figures(figures, owners, gauges)
+        of.server_figures(figures, owners, gauges)
+        of.way_figures(figures, owners, ways)
+        of.worker_figures(figures, app, owners, gauges, workers, ways)
+        for service in app.services:
+            for projection in service.declared.projections.values():
+                of.projection_figures(figures, service.name, projection, gauges, ways)
+
+    def _way(self, topic: str, progress: Progress, producer: Looking | None) -> Way:
+        gauges = None if producer is None else producer.gauges
+        oldest = progress.oldest
+        if oldest is None and gauges is not None and not progress.uncounted:
+            oldest = self._memory.oldest(topic, progress, gauges)
+        return Way(progress, gauges, topic, oldest)
+
+
+class _Memory:
+    """How many events of a topic had been sent when: for the age of the oldest that waits, on brokers that do not tell. What waits
+    now is the last that was sent, so the first of it had been sent when a look saw more than all that came before it: it has
+    waited at least since then."""
+
+    def __init__(self) -> None:
+        self._looks: dict[str, list[tuple[float, int]]] = {}
+
+    def oldest(self, topic: str, progress: Progress, producer: Gauges) -> float:
+        """By the clock of the producer's store; at least so many seconds."""
+        counts, looks = producer.counts, self._looks.setdefault(topic, [])
+        sent = counts.committed.get(topic, 0) - counts.unsent.get(topic, 0)
+        if not looks or looks[-1][1] < sent:
+            looks.append((producer.at, sent))
+            del looks[:-REMEMBERED]
+        if progress.pending == 0:
+            return 0.0
+        since = next((at for at, before in looks if before > sent - progress.pending), producer.at)
+        return max(0.0, producer.at - since)
