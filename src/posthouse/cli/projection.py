@@ -72,7 +72,7 @@ def status_command(
         print_json([_facts(status) for status in found])
     else:
         _show(found)
-    if any(not _is_well(one) for one in found):
+    if any(not one.well for one in found):
         raise typer.Exit(CHECK_FAILED)
 
 
@@ -279,11 +279,6 @@ def _hint(status: ProjectionStatus, one: GenerationStatus) -> str | None:
             f"`posthouse projection drop … {name}` gives it up"
         )
     return None
-
-
-def _is_well(status: ProjectionStatus) -> bool:
-    live = status.live
-    return live is None or (live.freshness.within and live.generation.version == status.version)
 
 
 def _facts(status: ProjectionStatus) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -11,16 +12,20 @@ import typer
 from rich.text import Text
 
 from posthouse.app import apps_of
-from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.losses import advice, gaps, losses
 from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson
-from posthouse.cli.output import Cell, complain, counted, print_json, print_table, say, stdout
+from posthouse.cli.outcome import CANNOT_TELL, code_of, moving, outcome
+from posthouse.cli.output import Cell, complain, print_json, print_table, say
+from posthouse.cli.screen.history import History
+from posthouse.cli.screen.history import Look as Seen
+from posthouse.cli.screen.watching import BROKER_WITHIN, Blocks, Live, is_screen
+from posthouse.cli.screen.watching import watch as watching
+from posthouse.cli.sentences import sentences
 from posthouse.cli.target import Targets, load_all
 from posthouse.cli.timing import show_timing
-from posthouse.cli.workers import asides, mixed, show_workers, unattended
+from posthouse.cli.workers import show_workers, unattended
 from posthouse.errors import ConfigurationError, StoreUnavailable
-from posthouse.events import timestamp
 from posthouse.missing import Remedy, accepted, remedies
 from posthouse.seam.timing import ServiceTiming
 from posthouse.service import Service
@@ -28,7 +33,7 @@ from posthouse.store import Worker
 from posthouse.store.actions import Action
 from posthouse.store.sagas import SagaStatus
 from posthouse.watch.liveness import Attendance, SagaRunners, attendance, is_running
-from posthouse.watch.status import Line, ScheduleTrouble, Status, Verdict, timing_of, worst
+from posthouse.watch.status import Line, ScheduleTrouble, Status, Verdict, timing_of
 from posthouse.watch.status import status as read_status
 
 LOOKS = 5
@@ -36,21 +41,10 @@ PAUSE = 0.2
 """Figures are read one after the other: what seems to be missing is looked for again before it is reported. Where nothing has
 moved from the first look to the last, it is missing, whatever else is on its way."""
 
-BROKER_WITHIN = 4.0
-"""Seconds that a broker has for one answer: what the stores know is wanted most while it is away."""
+SHORTEST, LONGEST = 0.1, 3600.0
+"""Seconds between two looks."""
 
 COLUMNS = ("CONSUMER", "TOPIC", "COMMITTED", "APPLIED", "IN FLIGHT", "HELD", "SKIPPED", "STRANGE", "")
-
-
-_SAGAS: Mapping[SagaStatus, str] = {
-    "awaited": "were not started, and events wait for them",
-    "compensation_failed": "could not undo what they did",
-    "partial": "wait for somebody to do a part",
-}
-
-FINE, NEEDS_YOU, CANNOT_TELL, NOBODY = 0, CHECK_FAILED, 3, 4
-"""How it ends: nothing to do; events are missing, too many, dead, or too long at a gap; nobody can tell; work waits for a part that nobody runs.
-2 is what every command ends with that was asked for something it cannot do."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,8 +96,14 @@ class Look(NamedTuple):
 def status(
     targets: Targets,
     as_json: AsJson = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show the figures again and again, until Ctrl-C.")] = False,
-    every: Annotated[float, typer.Option(metavar="SECONDS", help="With --watch: the time between two looks.")] = 1.0,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Show the figures again and again, with rates and the last minute, until Ctrl-C."),
+    ] = False,
+    every: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", help="With --watch: the time between two looks; more when a look takes long."),
+    ] = 1.0,
     verbose: Annotated[
         bool,
         typer.Option(
@@ -122,9 +122,12 @@ def status(
     """
     if watch and as_json:
         raise ConfigurationError("--watch is for people, --json for programs: choose one")
+    if watch and not SHORTEST <= every <= LONGEST:  # nor is it when it is no number
+        raise ConfigurationError(f"--every takes seconds from {SHORTEST:g} to {LONGEST:g}, not {every:g}")
     services = load_all(targets)
     if watch:
-        asyncio.run(_watch(services, every, verbose))
+        view = Live(targets, every) if is_screen() else Blocks(partial(_block, verbose))
+        asyncio.run(watching(services, every, view, verbose=verbose))
     else:
         _show_once(services, targets, as_json, verbose)
 
@@ -153,31 +156,6 @@ def _show_once(services: Sequence[Service], targets: Sequence[str], as_json: boo
         if verbose:
             show_timing(look.timing)
     raise typer.Exit(code_of(figures, settled, attended))
-
-
-def code_of(figures: Status, settled: Sequence[Line], attended: Sequence[Attendance]) -> int:
-    """The worst that is certain comes first: what only a person can mend, then what a process would. What waits at a gap may
-    wait for that process."""
-    verdict = outcome(figures, settled)
-    if verdict == "does not add up" or figures.dead or figures.not_undone:
-        return NEEDS_YOU
-    if any(one.waiting or one.unknown_schedules for one in attended):
-        return NOBODY
-    if figures.overdue or any(one.overdue is not None for one in figures.schedules):
-        return NEEDS_YOU
-    return CANNOT_TELL if verdict == "cannot tell" or figures.away else FINE
-
-
-def outcome(figures: Status, settled: Sequence[Line]) -> Verdict:
-    """The answer to all. Of a line that moves and does not add up, or may count something twice, nobody can tell yet."""
-    if worst(settled) == "does not add up" or (figures.verdict == "adds up" and not figures.away):
-        return figures.verdict
-    return "cannot tell"
-
-
-def moving(figures: Status, settled: Sequence[Line]) -> bool:
-    """Whether something is on its way that may explain what seems to be missing."""
-    return worst(settled) == "adds up" and (any(figures.unsent.values()) or any(line.moving for line in figures.lines))
 
 
 def report_of(
@@ -239,39 +217,8 @@ def show(
     say("")
     if show_workers(attended, every=verbose):
         say("")
-    for one in attended:
-        for sentence in unattended(one):
-            say(sentence, "bold red" if one.waiting or one.unknown_schedules else "yellow")
-        for sentence in [*asides(one), *mixed(one)]:
-            say(sentence, "yellow")
-    for line in figures.lines:
-        if line.reason:
-            say(f"{line.consumer} in {line.topic}: {line.verdict}, {line.reason}", "yellow")
-    for note in figures.notes:
-        say(f"note: {note}", "yellow")
-    for name, stuck in figures.stuck.items():
-        if stuck:
-            say(f"{name}: the broker refuses events, see `posthouse outbox list TARGET`", "yellow")
-    for saga, of in figures.sagas.items():
-        for status, number in of.items():
-            say(
-                f"{number:,} of the saga {saga} {_SAGAS[status]}: see `posthouse saga list TARGET --status {status}`",
-                "bold red" if status == "compensation_failed" else "yellow",
-            )
-    for trouble in figures.schedules:
-        say(
-            f"{trouble.service}: {_trouble(trouble)}: see `posthouse schedule list TARGET`",
-            "bold red" if trouble.failed else "yellow",
-        )
-    if any(line.held or line.strange for line in figures.lines):
-        say("held events: see `posthouse held list TARGET`", "yellow")
-
-
-def _trouble(one: ScheduleTrouble) -> str:
-    said = [f"{counted(one.failed, 'run')} failed"] if one.failed else []
-    said += [f"{counted(one.retrying, 'run')} tried again"] if one.retrying else []
-    said += [f"nobody has begun the run of {timestamp(one.overdue)}"] if one.overdue is not None else []
-    return f"the schedule {one.name}: {', '.join(said)}"
+    for text, style in sentences(figures, attended):
+        say(text, style)
 
 
 async def looked(services: Sequence[Service], *, verbose: bool = False) -> Look:
@@ -299,22 +246,13 @@ async def _wakes(services: Sequence[Service]) -> Mapping[str, str]:
     return {app.opened.name: await app.store.wake() for app in apps_of(services)}
 
 
-async def _watch(services: Sequence[Service], every: float, verbose: bool) -> None:
-    async with opened(services):
-        before: Status | None = None
-        while True:
-            figures, wake = await read_status(services, patience=BROKER_WITHIN), await _wakes(services)
-            console = stdout()
-            if console.is_terminal:
-                console.clear()
-            attended = await attendance(services, figures)
-            if figures.away:
-                say(f"cannot tell what is at the broker: {figures.away}", "red")
-            show(figures, wake, figures.settled(before) if before else (), attended, verbose=verbose)
-            if verbose:
-                show_timing(await timing_of(services))
-            before = figures
-            await asyncio.sleep(every)
+def _block(verbose: bool, look: Seen, history: History) -> None:
+    """One look of many, where there is no screen."""
+    if look.figures.away:
+        say(f"cannot tell what is at the broker: {look.figures.away}", "red")
+    show(look.figures, look.wake, history.settled, look.attended, verbose=verbose)
+    if verbose:
+        show_timing(look.timing)
 
 
 def _row(line: Line, settled: bool) -> tuple[Cell, ...]:

@@ -17,22 +17,24 @@ def show_timing(timed: Sequence[ServiceTiming]) -> None:
     for one in timed:
         who = "one process since its start" if one.processes == 1 else f"{one.processes:,} processes since their starts"
         say(f"\n{one.service}: timed by {who}, as of {one.age:.0f} s ago")
-        print_table(
-            COLUMNS,
-            [
-                (
-                    figure.crossing,
-                    figure.name,
-                    figure.outcome,
-                    figure.count,
-                    duration(figure.mean),
-                    duration(figure.within(0.5)),
-                    duration(figure.within(0.99)),
-                    duration(figure.longest),
-                )
-                for figure in one.figures
-            ],
+        print_table(COLUMNS, rows_of(one))
+
+
+def rows_of(timed: ServiceTiming) -> list[tuple[str | int, ...]]:
+    """A row for each crossing, name and outcome."""
+    return [
+        (
+            figure.crossing,
+            figure.name,
+            figure.outcome,
+            figure.count,
+            duration(figure.mean),
+            duration(figure.within(0.5)),
+            duration(figure.within(0.99)),
+            duration(figure.longest),
         )
+        for figure in timed.figures
+    ]
 
 
 def duration(seconds: float) -> str:

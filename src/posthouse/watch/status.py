@@ -158,6 +158,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     though events wait for them."""
     schedules: Sequence[ScheduleTrouble] = ()
     """Schedules that are failing or overdue."""
+    committed: Mapping[str, int] = {}
+    """Rows ever added to the outbox, per service."""
     away: str = ""
     """Why a broker could not be asked: then nobody knows what is at it, and the rest is what the stores know."""
 
@@ -230,6 +232,7 @@ async def status(services: Sequence[Service], *, patience: float | None = None) 
     return Status(
         lines=lines,
         unsent={name: sum(c.unsent.values()) - sum(c.refused.values()) for name, c in counts.items()},
+        committed={name: sum(c.committed.values()) for name, c in counts.items()},
         stuck={name: c.stuck for name, c in counts.items()},
         refused={name: sum(n for t, n in c.refused.items() if t in producers) for name, c in counts.items()},
         timers={name: c.timers for name, c in counts.items()},

@@ -52,6 +52,12 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
         """The generation that is being built."""
         return next((one for one in self.generations if one.generation.state == "building"), None)
 
+    @property
+    def well(self) -> bool:
+        """What is read keeps its budget, and is fed by this version."""
+        live = self.live
+        return live is None or (live.freshness.within and live.generation.version == self.version)
+
 
 class Projections:
     """The verbs, for the projections of services that share a store. `known` are the generations as they were last seen here;
