@@ -1715,6 +1715,11 @@ def count(event, model): ...""",
         Mistake("unknown option", "posthouse status shop --jsno", "No such option: --jsno (Possible options: --json)"),
         Mistake("no target", "posthouse status", "Missing argument 'TARGET'."),
         Mistake(
+            "watched without a pause",
+            "posthouse status shop --watch --every 0",
+            "posthouse: --every takes seconds from 0.1 to 3600, not 0",
+        ),
+        Mistake(
             "target file",
             "posthouse status shop.py",
             "posthouse: 'shop.py' is a file, not a module. Did you mean 'shop'?",

@@ -160,6 +160,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Schedules that are failing or overdue."""
     committed: Mapping[str, int] = {}
     """Rows ever added to the outbox, per service."""
+    oldest: Mapping[tuple[str, str], float] = {}
+    """Seconds since the oldest frame was stored that a consumer has not dealt with, per (consumer, topic); left out where its broker
+    cannot tell."""
     away: str = ""
     """Why a broker could not be asked: then nobody knows what is at it, and the rest is what the stores know."""
 
@@ -233,6 +236,9 @@ async def status(services: Sequence[Service], *, patience: float | None = None) 
         lines=lines,
         unsent={name: sum(c.unsent.values()) - sum(c.refused.values()) for name, c in counts.items()},
         committed={name: sum(c.committed.values()) for name, c in counts.items()},
+        oldest={
+            line: one.oldest for reached in progress for line, one in reached.progress.items() if one.oldest is not None
+        },
         stuck={name: c.stuck for name, c in counts.items()},
         refused={name: sum(n for t, n in c.refused.items() if t in producers) for name, c in counts.items()},
         timers={name: c.timers for name, c in counts.items()},

@@ -12,6 +12,7 @@ import msgspec
 from posthouse.cli.outcome import outcome
 from posthouse.processes import ProjectionStatus
 from posthouse.seam.timing import ServiceTiming
+from posthouse.store import Gauges
 from posthouse.watch.liveness import Attendance
 from posthouse.watch.status import Line, Status, Verdict
 
@@ -32,10 +33,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     wake: Mapping[str, str] = {}
     projections: Sequence[ProjectionStatus] = ()
     timing: Sequence[ServiceTiming] = ()
-    unsent_age: Mapping[str, float] = {}
-    """Seconds that the oldest unsent event of each service waits."""
-    lag: Mapping[str, float] = {}
-    """Seconds that the oldest event waits that a consumer has not applied; left out where nobody can tell."""
+    gauges: Mapping[str, Gauges] = {}
+    """By service."""
 
 
 class Point(NamedTuple):

@@ -8,7 +8,7 @@ from enum import IntEnum
 import msgspec
 
 from posthouse.cli.losses import gaps
-from posthouse.cli.output import counted
+from posthouse.cli.output import counted, span
 from posthouse.cli.screen.history import History, Look, Series
 from posthouse.cli.sentences import Sentence, sentences
 from posthouse.heartbeat import SILENT
@@ -17,6 +17,9 @@ from posthouse.seam.timing import ServiceTiming
 from posthouse.store import Worker
 from posthouse.watch.liveness import is_running
 from posthouse.watch.status import FOR_GOOD, Line
+
+LONG_HELD = 60.0
+"""Seconds from which on it is said for how long something is held."""
 
 
 class Need(IntEnum):
@@ -174,6 +177,7 @@ def _consumers(history: History, look: Look) -> Iterator[Row]:
                 held[state] = held.get(state, 0) + number
             if line.strange:
                 held["strange"] = held.get("strange", 0) + line.strange
+        ages = _held_for(look, name)
         word, need = _word(lines, history)
         if need is Need.NONE and name in idle:
             word, need = "nobody runs it", Need.NOW
@@ -183,11 +187,30 @@ def _consumers(history: History, look: Look) -> Iterator[Row]:
             name=name,
             series=history.applied.get(name, Series()),
             count=sum(line.in_flight for line in lines),
-            age=look.lag.get(name),
-            detail=", ".join(f"{number:,} {state}" for state, number in sorted(held.items(), key=_gravity)),
+            age=_waited(look, name, lines),
+            detail=", ".join(
+                f"{number:,} {state}{ages.get(state, '')}" for state, number in sorted(held.items(), key=_gravity)
+            ),
             word=word,
             need=max(need, Need.SOON) if any(line.overdue for line in lines) else need,
         )
+
+
+def _waited(look: Look, consumer: str, lines: Sequence[Line]) -> float | None:
+    """Seconds that the oldest waits which lies at the broker for it."""
+    found = [look.figures.oldest.get((consumer, line.topic)) for line in lines if line.in_flight]
+    return max((age for age in found if age is not None), default=None)
+
+
+def _held_for(look: Look, consumer: str) -> dict[str, str]:
+    """How long the first of each state has been held, where that is long."""
+    ages = [
+        (state, age)
+        for one in look.gauges.values()
+        for (name, state), age in one.held_oldest.items()
+        if name == consumer
+    ]
+    return {state: f" ({span(age)})" for state, age in ages if age >= LONG_HELD}
 
 
 def _gravity(held: tuple[str, int]) -> tuple[bool, str]:
@@ -217,7 +240,7 @@ def _services(history: History, look: Look) -> Iterator[Row]:
             name=name,
             series=history.committed.get(name, Series()),
             count=unsent,
-            age=look.unsent_age.get(name),
+            age=look.gauges[name].oldest_unsent if unsent and name in look.gauges else None,
             detail=", ".join(said),
             word="nobody relays" if name in nobody else look.wake.get(name, ""),
             need=Need.NOW if name in nobody else Need.SOON if stuck else Need.NONE,

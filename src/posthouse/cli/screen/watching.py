@@ -109,6 +109,7 @@ class Looking:
             at=self._clock.now(),
             figures=figures,
             attended=await attendance(self._services, figures),
+            gauges={app.opened.name: await app.store.gauges() for app in apps},
             wake={app.opened.name: await app.store.wake() for app in apps},
             projections=[one for app in apps if not figures.away for one in await app.projections.status()],
             timing=await timing_of(self._services) if self._verbose else (),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from posthouse.cli.screen.history import History
 from posthouse.cli.screen.model import Need, Screen, screen_of
+from posthouse.store import Counts, Gauges
 from tests.unit.cli.screen.seen import attended, history, line, look, worker
 
 
@@ -130,3 +132,18 @@ def test_who_runs_is_listed_and_of_the_silent_the_last() -> None:
 def test_events_that_the_broker_refuses_are_counted_at_their_service() -> None:
     screen = shown(history(look(0.0, line(), stuck=3)))
     assert (screen.services[0].detail, screen.services[0].need) == ("3 stuck", Need.SOON)
+
+
+def test_ages_are_said_where_somebody_waits() -> None:
+    seen = look(0.0, line(applied=90, in_flight=9, held={"dead": 1}), unsent=2)
+    counts = Counts(committed={}, unsent={}, stuck=0, refused={}, applied={}, skipped={}, held={}, strange={}, timers=0)
+    ages = Gauges(at=0.0, counts=counts, oldest_unsent=7.0, held_oldest={("billing", "dead"): 7200.0})
+    figures = msgspec.structs.replace(seen.figures, oldest={("billing", "shop.orders.order"): 12.0})
+    screen = shown(history(msgspec.structs.replace(seen, figures=figures, gauges={"orders": ages})))
+    assert (screen.consumers[0].age, screen.consumers[0].detail) == (12.0, "1 dead (2 h)")
+    assert screen.services[0].age == 7.0
+
+
+def test_where_nothing_waits_there_is_no_age() -> None:
+    screen = shown(history(look(0.0, line())))
+    assert (screen.consumers[0].age, screen.services[0].age) == (None, None)
