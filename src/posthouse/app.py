@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import inspect
 import os
+import sys
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -24,6 +25,7 @@ from posthouse.processes import Projections, SagaInstances, Schedules
 from posthouse.receiving import HeldEvents
 from posthouse.runtime import PARTS, Part
 from posthouse.seam import Counting, EventContext, Failures, OnFailure, Seam, TenantClass
+from posthouse.seam.spans import Spans, TracerProvider, Tracing
 from posthouse.sending import TransactionScope, Tx
 from posthouse.service import Service
 from posthouse.settings import Settings
@@ -42,7 +44,8 @@ class App:
     with a broker that one host alone sees is refused, unless its URL says `single_host=true`. From its making on it is the host
     of its services: what they hand on, they hand to it. `on_failure`, a function or a coroutine function, is told of each `Failure` after
     it was logged; nothing waits for it, and nothing that it does changes what becomes of the event. `tenant_class` tells of which
-    class a tenant is, in one of at most 16 words: the figures tell these apart, never tenants.
+    class a tenant is, in one of at most 16 words: the figures tell these apart, never tenants. Spans go to `tracer_provider`,
+    of OpenTelemetry's making, and without it to the one that the application has set as its own, if it has.
     """
 
     @checked
@@ -56,6 +59,7 @@ class App:
         seam: Seam | None = None,
         on_failure: OnFailure | None = None,
         tenant_class: TenantClass | None = None,
+        tracer_provider: TracerProvider | None = None,
     ) -> None:
         if not services:
             raise ConfigurationError("an App needs a service: App(orders, …)")
@@ -67,7 +71,7 @@ class App:
         self.clock: Clock = clock or SystemClock()
         """The clock that everything here follows."""
         self.settings = settings or Settings()
-        seam = seam or Seam()
+        seam = dataclasses.replace(seam or Seam(), tracing=Tracing(partial(_spans, tracer_provider)))
         if tenant_class is not None:
             if inspect.iscoroutinefunction(tenant_class):
                 raise ConfigurationError(
@@ -200,6 +204,15 @@ def _refuse_no_parts(only: Collection[Part], relay: RelaySource | None) -> None:
     problems = [misfit("run", "only", only, Collection[Part]), misfit("run", "relay", relay, RelaySource | None)]
     if found := [problem for problem in problems if problem]:
         raise ConfigurationError(*found)
+
+
+def _spans(provider: TracerProvider | None) -> Spans | None:
+    """Where spans go, if anywhere. Whoever has not imported OpenTelemetry has set no provider, and need not have it."""
+    if provider is None and "opentelemetry.trace" not in sys.modules:
+        return None
+    from posthouse.watch.traces import spans_of  # an adapter, and an extra
+
+    return spans_of(provider)
 
 
 def _place(given: str | T | None, variable: str, default: str) -> str | T:

@@ -235,6 +235,7 @@ class Opened:
         """A transaction of the store, and a Tx for a service; everything is opened before."""
         if not self.ready:
             await self.open()
+        self.seam.tracing.look()
         store = self.ports.store
         block = self.seam.transaction(service, store.begin(tenant=context.tenant))
         return block, Tx(await block.__aenter__(), store, self.builders[service], context, self.clock)
@@ -247,16 +248,20 @@ class Opened:
         """A Tx for a service on a transaction that somebody else began; everything is opened before."""
         if not self.ready:
             await self.open()
+        self.seam.tracing.look()
         store = self.ports.store
         transaction, attending = store.join(theirs), AsyncExitStack()
         attending.callback(await transaction.attend())
-        return attending, Tx(transaction, store, self.builders[service], context, self.clock)
+        tx = Tx(transaction, store, self.builders[service], context, self.clock)
+        attending.push(partial(_joined_ended, tx))
+        return attending, tx
 
     async def record(
         self, service: str, context: EventContext, sql: str, parameters: Parameters, facts: Sequence[object]
     ) -> bool:
         """One statement and the facts that follow from it: see `Service.record`."""
         await self.open()
+        self.seam.tracing.look()
         begin, builder = partial(self.begin, service), self.builders[service]
         return await record(self.ports.store, begin, builder, context, sql, parameters, facts)
 
@@ -265,6 +270,7 @@ class Opened:
         see them: see `Ports.reach`."""
         if problems := refusals([self.ports.reach]):
             raise ConfigurationError(*problems)
+        self.seam.tracing.look()
         return self.ports.store, self.builders[service]
 
     # What runs.
@@ -293,6 +299,7 @@ class Opened:
         """Open everything, check that it can keep the promise, make the topics, and build the tasks, once. `source`: where
         the relay's rows come from, in place of its settings; the log is refused when it cannot be followed."""
         await self.open()
+        self.seam.tracing.look()
         async with self._opening:  # two of them would be two members of each group, and one of them idle
             if self._runtime is None:
                 await self._refuse_what_cannot_work()
@@ -488,6 +495,10 @@ class Opened:
             calls=self.settings.calls_at_once,
             foreign=partial(declared.is_foreign, group),
         )
+
+
+def _joined_ended(tx: Tx, kind: object, error: BaseException | None, trace: object) -> None:
+    tx.ended("written" if error is None else "rolled back", error)
 
 
 def _part(name: str, begun: bool, waiting: Waiting | None) -> PartHealth:

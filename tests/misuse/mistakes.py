@@ -239,6 +239,11 @@ MISTAKES: dict[str, list[Mistake]] = {
         Mistake("app option", 'App(orders, database="sqlite://")', "App has no option 'database'."),
         Mistake("app clock", "App(orders, clock=5)", "App(clock=5): it is a Clock or None"),
         Mistake(
+            "app tracer_provider url",
+            'App(orders, tracer_provider="http://collector:4318")',
+            "App(tracer_provider='http://collector:4318'): it is a TracerProvider or None",
+        ),
+        Mistake(
             "running twice",
             """\
 async with orders.running():

@@ -47,6 +47,15 @@ def test_all_public_names_together_import_the_run_time_alone() -> None:
     assert len(ours) < 190, "what runs is made of many small modules, and each costs its time"
 
 
+@pytest.mark.parametrize("given", ["", "import opentelemetry.trace; "])
+def test_tracing_is_imported_by_who_has_a_provider_alone(given: str, tmp_path: Path) -> None:
+    run = "async def run():\n async with orders.transaction() as tx: pass\nimport asyncio; asyncio.run(run())"
+    modules = modules_after(f"{given}exec({(SHOP + run)!r})", folder=tmp_path)
+    assert "posthouse.sending.transaction" in modules
+    assert of(("opentelemetry.sdk",), modules) == []
+    assert of(("posthouse.watch.traces", "opentelemetry"), modules) == [] or given
+
+
 def test_every_public_name_is_there_and_no_other() -> None:
     assert {name for name in posthouse.__all__ if not hasattr(posthouse, name)} == set()
     assert set(posthouse.__all__) <= set(dir(posthouse))

@@ -73,6 +73,11 @@ def is_traceparent(text: str) -> bool:
     return len(text) == 55 if version == "00" else version != "ff" and _LATER.fullmatch(text, 55) is not None
 
 
+def same_trace(one: str | None, other: str | None) -> bool:
+    """Whether two usable `traceparent` are of one trace."""
+    return one is not None and other is not None and one[3:35] == other[3:35]
+
+
 def is_tracestate(text: str) -> bool:
     """True for at most 32 well-formed members with distinct keys, in at most 512 characters."""
     if len(text) > 512:

@@ -39,18 +39,22 @@ from posthouse.receiving.collisions import despite_collisions
 from posthouse.receiving.handler import Answer, Handler
 from posthouse.receiving.inbound import Decoder, InboundEvent
 from posthouse.receiving.outcomes import Outcomes
-from posthouse.receiving.policy import Again, decide
+from posthouse.receiving.policy import Again, Dead, Outcome, Quarantine, decide
 from posthouse.receiving.run import Runner, by_tenant
 from posthouse.receiving.settle import Settler
 from posthouse.redaction import words_of
 from posthouse.seam import EnvelopeBuilder, SchemaGuard, Seam, VersionUsage
 from posthouse.seam.current import Current, during, handling
+from posthouse.seam.spans import UNSEEN, Span
 from posthouse.store import HeldEvent, Store
 
 log = logging.getLogger("posthouse.consumer")
 
 NOTHING_KNOWN = (StoreUnavailable, StoreFull, CommitUnknown)
 """The database's trouble, not the event's: no attempt is counted, the broker delivers again, the inbox decides."""
+
+OUTCOMES: Mapping[type[Outcome], str] = {Again: "retry", Dead: "dead", Quarantine: "quarantined"}
+"""What follows a failure, in a word."""
 
 CALLS = 16
 """How many calls to the outside one consumer makes at once, unless the settings say otherwise."""
@@ -148,16 +152,26 @@ class Executor:
 
     async def _execute_together(self, events: Sequence[InboundEvent]) -> bool:
         """False: nothing was done, and each is to be tried by itself."""
-        try:
-            await self._transact(await self.runner.opened(events))
-        except Exception as error:
-            if isinstance(error, NOTHING_KNOWN) and not isinstance(error, StoreCollision):
-                raise
-            if isinstance(error, TransactionClosed) and await self.settler.ended_by_commit(events, error):
-                return True
-            log.info("%s: a group of %d is redone one by one: %s", self.consumer, len(events), words_of(error))
-            return False
-        return True
+        with self._span(events, 1) as span:
+            try:
+                await self._transact(await self.runner.opened(events), span)
+            except Exception as error:
+                if isinstance(error, NOTHING_KNOWN) and not isinstance(error, StoreCollision):
+                    raise
+                if isinstance(error, TransactionClosed) and await self.settler.ended_by_commit(events, error):
+                    span.says("quarantined", error)
+                    return True
+                span.says("one by one", error)
+                log.info("%s: a group of %d is redone one by one: %s", self.consumer, len(events), words_of(error))
+                return False
+            return True
+
+    def _span(self, events: Sequence[InboundEvent], attempt: int) -> Span:
+        """Around a run; of what has no handler nobody wants to know."""
+        handler = events[0].handler
+        if handler is None:
+            return UNSEEN
+        return self.seam.processing(self.consumer, handler.name, events, attempt, self.clock.now())
 
     async def _execute_alone(self, inbound: InboundEvent) -> None:
         """One event, in one transaction, or two when its handler fails."""
@@ -168,18 +182,18 @@ class Executor:
         while True:
             attempts += 1
             alive()
-            with during(self._handling(inbound, attempts)) as here:
-                if await self._run_alone(inbound, attempts, here):
+            with during(self._handling(inbound, attempts)) as here, self._span([inbound], attempts) as span:
+                if await self._run_alone(inbound, attempts, here, span):
                     return
 
-    async def _run_alone(self, inbound: InboundEvent, attempts: int, here: during) -> bool:
+    async def _run_alone(self, inbound: InboundEvent, attempts: int, here: during, span: Span) -> bool:
         """Run number `attempts` of one event; False when it is to be run again at once."""
         began = self.seam.timing.now()
         try:
             opened = await self.runner.opened([inbound])
             if opened[0] is not inbound:
                 here.become(self._handling(opened[0], attempts))
-            await self._transact(opened, await self._ask(opened[0]))
+            await self._transact(opened, span, await self._ask(opened[0]))
             return True
         except NOTHING_KNOWN:
             raise
@@ -189,7 +203,9 @@ class Executor:
                 self.outcomes.failed(inbound, self.seam.timing.now() - began)
             new = inbound.held is None
             if new and isinstance(error, TransactionClosed) and await self.settler.ended_by_commit([inbound], error):
+                span.says("quarantined", error)
                 return True
+            span.says(OUTCOMES[type(outcome)], error)
             if new and outcome == Again(0.0):  # what is held is run again by whoever runs held events
                 self.settler.report(inbound, error, outcome, attempts)
                 return False
@@ -212,12 +228,12 @@ class Executor:
                     return ()
         return await self.runner.ask(inbound)
 
-    async def _transact(self, events: Sequence[InboundEvent], answer: Answer = ()) -> None:
+    async def _transact(self, events: Sequence[InboundEvent], span: Span, answer: Answer = ()) -> None:
         """One transaction, for the tenant of the events and in the shape that their handler wants."""
-        if await despite_collisions(partial(self._claim_and_run, events, answer), self.consumer):
+        if await despite_collisions(partial(self._claim_and_run, events, span, answer), self.consumer):
             self.due.set()  # committed: whoever runs held events may look now
 
-    async def _claim_and_run(self, events: Sequence[InboundEvent], answer: Answer) -> bool:
+    async def _claim_and_run(self, events: Sequence[InboundEvent], span: Span, answer: Answer) -> bool:
         """True when a held event has become due. What was begun outside is told whoever prepared it, also when somebody else
         has applied or skipped the event meanwhile."""
         handler, tenant = events[0].handler, events[0].entry.tenant
@@ -225,6 +241,7 @@ class Executor:
         begun = self.store.begin(None if handler is None else handler.view, tenant=tenant, lazily=True)
         async with self.seam.transaction(self.consumer, begun) as tx:
             claimed = await self.claimer.claim(tx, events)
+            span.says("applied" if claimed.events else "not run")
             told = answer and handler is not None and handler.preparing is not None
             holds = await self.runner.run(tx, events if told else claimed.events, answer)
         self.outcomes.committed(events, claimed, self.seam.timing.now() - began)

@@ -152,6 +152,7 @@ class EnvelopeBuilder:
         began = timing.now()
         event_type = event_type_for(payload)
         self._suit()
+        event: Event[bytes] | None = None
         try:
             data = self._validate(event_type, payload, context)
             if event_type.name not in self._allowed[context.tenant == PLATFORM]:
@@ -159,9 +160,13 @@ class EnvelopeBuilder:
             if isinstance(idempotency_key, str):
                 idempotency_key = plain(idempotency_key)
             event = self._envelope(event_type, payload, data, context, at, idempotency_key, event_id or new_id(), fact)
+            if (spans := self.seam.tracing.spans) is not None:
+                event = spans.create(self.service, event_type.topic, event)
             row = _unfinished if self.seam.at_flush else self._row
             made = row(event_type.topic, event, idempotency_key)
         except Exception as error:
+            if event is not None and (spans := self.seam.tracing.spans) is not None:
+                spans.told([event.id], "refused", error)
             timing.note("outward", event_type.name, began, outcome_of(error))
             self._count_refused(error)
             raise

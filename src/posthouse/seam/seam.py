@@ -18,13 +18,16 @@ from functools import cached_property
 from types import TracebackType
 
 from posthouse.broker import Broker, Delivery, Frame, Stream, Verdict
+from posthouse.errors import CommitUnknown
 from posthouse.events import Event
 from posthouse.options import Options
 from posthouse.seam.counting import Counting
 from posthouse.seam.failures import Failures
 from posthouse.seam.rules import Rules
+from posthouse.seam.spans import UNSEEN, Processed, Span, Tracing
 from posthouse.seam.timing import OK, Measured, Timing, outcome_of
 from posthouse.store import Transaction
+from posthouse.store.savepoints import Fate
 
 OutwardStep = Callable[[Transaction, Sequence[Event[bytes]]], Awaitable[Sequence[Event[bytes]]]]
 """Run when a transaction is flushed, over the facts that go out with it: returns them, as many and in the same order, perhaps with
@@ -56,6 +59,8 @@ class Seam(Options):
     """What was done, as numbers; `App(…, tenant_class=…)` tells it the classes of tenants."""
     failures: Failures = dataclasses.field(default_factory=Failures)
     """Where failures are told; `App(…, on_failure=…)` gives it a hook."""
+    tracing: Tracing = dataclasses.field(default_factory=Tracing)
+    """Who begins spans, if anybody does."""
 
     @cached_property
     def at_flush(self) -> Sequence[OutwardStep]:
@@ -74,11 +79,21 @@ class Seam(Options):
 
     async def publish(self, broker: Broker, by: str, frames: Sequence[Frame]) -> Sequence[Verdict]:
         """`Broker.publish`, for the service `by`."""
-        with self.timing.measure("publish", by) as crossing:
+        spans = self.tracing.spans
+        with (
+            UNSEEN if spans is None else spans.send(by, frames) as span,
+            self.timing.measure("publish", by) as crossing,
+        ):
             verdicts = await broker.publish(frames)
             if not all(verdict.accepted for verdict in verdicts):
                 crossing.outcome = "refused"
+                span.says("refused")
         return verdicts
+
+    def processing(self, consumer: str, handler: str, events: Sequence[Processed], attempt: int, now: float) -> Span:
+        """Around a run of a handler with its transaction, for events of one consumer."""
+        spans = self.tracing.spans
+        return UNSEEN if spans is None else spans.process(consumer, handler, events, attempt, now)
 
     async def receive(self, stream: Stream, consumer: str, limit: int, wait: float) -> Sequence[Delivery]:
         """`Stream.receive`, for a consumer. `empty`: it waited, and nothing came."""
@@ -90,35 +105,45 @@ class Seam(Options):
 
     def transaction(self, by: str, block: AbstractAsyncContextManager[Transaction]) -> TransactionCrossing:
         """Around a transaction of a store, from its beginning to its commit."""
-        return TransactionCrossing(self.timing, by, block)
+        return TransactionCrossing(self, by, block)
 
 
 class TransactionCrossing:
     """`async with`: the block inside, measured. What it is left with is its outcome."""
 
-    __slots__ = ("_began", "_block", "_by", "_timing")
+    __slots__ = ("_began", "_block", "_by", "_timing", "_tracing", "_transaction")
 
-    def __init__(self, timing: Timing, by: str, block: AbstractAsyncContextManager[Transaction]) -> None:
-        self._timing = timing
+    def __init__(self, seam: Seam, by: str, block: AbstractAsyncContextManager[Transaction]) -> None:
+        self._timing = seam.timing
+        self._tracing = seam.tracing
         self._by = by
         self._block = block
 
     async def __aenter__(self) -> Transaction:
         self._began = self._timing.now()
         try:
-            return await self._block.__aenter__()
+            self._transaction = await self._block.__aenter__()
         except BaseException as error:
             self._timing.note("transaction", self._by, self._began, outcome_of(error))
             raise
+        return self._transaction
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        outcome = OK if error is None else outcome_of(error)
         try:
             await self._block.__aexit__(kind, error, trace)
         except BaseException as failed:
-            outcome = outcome_of(failed)
+            error = failed
             raise
         finally:
-            self._timing.note("transaction", self._by, self._began, outcome)
+            self._timing.note("transaction", self._by, self._began, OK if error is None else outcome_of(error))
+            if self._tracing.spans is not None:
+                self._transaction.savepoints.end(fate_of(error), error)
+
+
+def fate_of(error: BaseException | None) -> Fate:
+    """What became of the facts of a transaction."""
+    if error is None:
+        return "committed"
+    return "unknown" if isinstance(error, CommitUnknown) else "rolled back"

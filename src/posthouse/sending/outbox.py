@@ -81,6 +81,10 @@ class Outbox:
         try:
             yield bridge
             drive(tx.finish())
+            tx.ended("written")
+        except BaseException as error:
+            tx.ended("rolled back", error)
+            raise
         finally:
             tx.close()
             bridge.close()
@@ -98,8 +102,16 @@ async def _add(
     if idempotency_key is not None and len(payloads) != 1:
         raise EventError("an idempotency key stands for one fact: add the others in a call of their own")
     facts = [builder.build(payload, context, idempotency_key=idempotency_key) for payload in payloads]
-    rows = await builder.finish(transaction, [row for fact in facts for row in fact])
-    return _firsts(await store.outbox.append(transaction, rows), facts)
+    spans, built = builder.seam.tracing.spans, [row for fact in facts for row in fact]
+    try:
+        ids = await store.outbox.append(transaction, await builder.finish(transaction, built))
+    except BaseException as error:
+        if spans is not None:
+            spans.told([row.event_id for row in built], "rolled back", error)
+        raise
+    if spans is not None:
+        spans.told([row.event_id for row in built], "written")
+    return _firsts(ids, facts)
 
 
 def _firsts(ids: Sequence[str], facts: Sequence[Rows]) -> Sequence[str]:

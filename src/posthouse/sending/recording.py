@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from posthouse.seam.context import EventContext
 from posthouse.seam.outward import EnvelopeBuilder
+from posthouse.seam.seam import fate_of
 from posthouse.seam.timing import OK
 from posthouse.sending.transaction import Begin, TransactionScope
-from posthouse.store import Parameters, Store
+from posthouse.store import OutboxRow, Parameters, Store
+from posthouse.store.savepoints import Fate
 
 
 async def record(
@@ -25,13 +27,24 @@ async def record(
     rows = [row for fact in facts for row in builder.build(fact, context)]
     if len(rows) == 1 and not builder.waits:
         with builder.seam.timing.measure("transaction", builder.service) as crossing:
-            changed = await store.append_after(sql, parameters, rows[0])
+            try:
+                changed = await store.append_after(sql, parameters, rows[0])
+            except BaseException as error:
+                _told(builder, rows, fate_of(error), error)
+                raise
             crossing.outcome = OK if changed is not None else "in a block"
         if changed is not None:
+            _told(builder, rows, "committed" if changed else "rolled back")
             return changed
     async with TransactionScope(begin, context) as tx:
         found = await tx.execute(sql, parameters)
         if found or found.rowcount > 0:
             tx.append(rows)
             return True
+        _told(builder, rows, "rolled back")
         return False
+
+
+def _told(builder: EnvelopeBuilder, rows: Sequence[OutboxRow], fate: Fate, error: BaseException | None = None) -> None:
+    if (spans := builder.seam.tracing.spans) is not None:
+        spans.told([row.event_id for row in rows], fate, error)

@@ -24,6 +24,7 @@ from posthouse.seam.outward import EnvelopeBuilder
 from posthouse.seam.seam import Seam
 from posthouse.store import HeldEvent, OutboxRow, Parameters, Rows, Store, Timer, Transaction
 from posthouse.store.sagas import SagaRef
+from posthouse.store.savepoints import Fate
 
 Begun = tuple[AbstractAsyncContextManager[object], "Tx"]
 """A transaction of a store, and a Tx around it."""
@@ -37,9 +38,11 @@ BLOCK = "this is a block, not a transaction yet: write `async with orders.transa
 class Mark(NamedTuple):
     """What a Tx had to say at some moment."""
 
-    rows: tuple[OutboxRow, ...]
-    timers: tuple[Timer, ...]
-    dropped: tuple[str, ...]
+    rows: tuple[OutboxRow, ...] = ()
+    timers: tuple[Timer, ...] = ()
+    dropped: tuple[str, ...] = ()
+    traced: int = 0
+    """Of how many it is traced what becomes of them."""
 
 
 class Tx:
@@ -57,6 +60,7 @@ class Tx:
         "_savepoints",
         "_store",
         "_timers",
+        "_traced",
         "_transaction",
         "_working",
         "came",
@@ -75,6 +79,8 @@ class Tx:
         self._rows: list[OutboxRow] = []
         self._timers: list[Timer] = []
         self._dropped: list[str] = []
+        self._traced: list[str] = []
+        """Ids of all that was said, where somebody traces what becomes of it."""
         self._savepoints = transaction.savepoints
         self._savepoints.follow(self)
         self._closed = False
@@ -177,6 +183,7 @@ class Tx:
         rows = self._builder.build(
             payload, self.context, at=max(due_at, self._clock.now()), idempotency_key=idempotency_key
         )
+        self._trace(rows)
         names = self._names(timer or rows[0].event_id)
         timers = [Timer(name=name, due_at=due_at, after=later, row=row) for name, row in zip(names, rows, strict=False)]
         self._in_line(partial(self._set, names, timers))
@@ -228,8 +235,10 @@ class Tx:
     def append(self, rows: Iterable[OutboxRow]) -> None:
         """Say what `build` has written when this transaction commits."""
         self._refuse_closed()
+        rows = list(rows)
+        self._trace(rows)
         if self._savepoints.late:
-            asyncio.get_running_loop().call_soon(self._add, list(rows))
+            asyncio.get_running_loop().call_soon(self._add, rows)
         else:
             self._rows += rows
 
@@ -250,6 +259,7 @@ class Tx:
         with self.working():
             due_at, after = self._due(after, at)
             row = self._builder.build_one(payload, self.context, at=max(due_at, self._clock.now()))
+            self._trace([row])
             (row,) = await self._builder.finish(self._transaction, [row])
             await self._store.timers.set(self._transaction, Timer(name=timer, due_at=due_at, after=after, row=row))
             return row.event_id
@@ -306,7 +316,7 @@ class Tx:
 
     def mark(self) -> Mark:
         """What was said so far, to look back or to go back to."""
-        return Mark(tuple(self._rows), tuple(self._timers), tuple(self._dropped))
+        return Mark(tuple(self._rows), tuple(self._timers), tuple(self._dropped), len(self._traced))
 
     def appended_since(self, mark: Mark) -> list[tuple[OutboxRow, float | datetime]]:
         """What was said since a mark, each with the seconds after which it will be, or the moment."""
@@ -318,8 +328,30 @@ class Tx:
 
     def rewind(self, mark: Mark | None) -> None:
         """Unsay what was said since a mark, None: everything: whoever does so has rolled back the statements since then."""
-        mark = mark or Mark((), (), ())
+        mark = mark or Mark()
         self._rows, self._timers, self._dropped = list(mark.rows), list(mark.timers), list(mark.dropped)
+        if spans := self.seam.tracing.spans:
+            spans.told(self._traced[mark.traced :], "rolled back")
+            del self._traced[mark.traced :]
+
+    def ended(self, fate: Fate, error: BaseException | None = None) -> None:
+        """Whoever began the transaction tells what became of all that was said here."""
+        if self._traced and (spans := self.seam.tracing.spans):
+            spans.told(self._traced, fate, error)
+            self._traced.clear()
+
+    def begin_saga(self, saga: str, id: str, correlation: str) -> str | None:
+        """The place in the trace of a saga that is started here: a traceparent."""
+        if (spans := self.seam.tracing.spans) is None:
+            return self.context.traceparent
+        place = spans.begin(saga, id, correlation, self.context)
+        if place is not None:
+            self._traced.append(place)
+        return place
+
+    def _trace(self, rows: Iterable[OutboxRow]) -> None:
+        if self._builder.seam.tracing.spans is not None:
+            self._traced += [row.event_id for row in rows]
 
     async def finish(self, *others: Tx) -> None:
         """The block ends, here and of others around the same transaction: from now on nothing is taken in, and then what was
@@ -356,7 +388,7 @@ class Tx:
         await self.settled()
         if self._timers or self._dropped:
             self._refuse_what_was_lost()
-            timers = Mark((), tuple(self._timers), tuple(self._dropped))
+            timers = Mark(timers=tuple(self._timers), dropped=tuple(self._dropped))
             self._timers, self._dropped = [], []
             try:
                 await self._write_timers([(self, timers)])
@@ -366,11 +398,11 @@ class Tx:
 
     def _take(self) -> Mark:
         taken = self.mark()
-        self.rewind(None)
+        self._rows, self._timers, self._dropped = [], [], []
         return taken
 
     def _give_back(self, taken: Mark) -> None:
-        self._rows[:0], self._timers[:0], self._dropped[:0] = taken
+        self._rows[:0], self._timers[:0], self._dropped[:0] = taken.rows, taken.timers, taken.dropped
 
     def close(self) -> None:
         """The block was left: what is said or done from now on would be lost, and is refused."""

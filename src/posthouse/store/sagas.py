@@ -172,7 +172,7 @@ class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     it had ended before a step came late, which is undone now; then it ends so again. `number` is given by the store, in the
     order of starting. `attempt` counts the sagas of one id, from 1. `parent` is the saga in whose turn it was started.
     `index` holds the fields that it is found by, as `indexed_text` writes them. `tasks` holds what waits for people, and
-    since when.
+    since when. `traceparent` is its place in a trace, where it was started in one.
 
     What was purged is a tombstone: who it was, and how it ended; state, progress, index and history are gone.
 
@@ -195,6 +195,7 @@ class SagaRow(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: bool = False
     ended_as: SagaStatus | None = None
     correlation: str | None = None
+    traceparent: str | None = None
     turn: int = 0
     started_at: float = 0.0
     changed_at: float = 0.0
@@ -245,6 +246,7 @@ class _Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended_as: SagaStatus | None = None
     index: dict[str, str] = {}
     tasks: dict[str, float] = {}
+    traceparent: str | None = None
 
 
 _progress = msgspec.json.Decoder(_Progress)
@@ -264,6 +266,7 @@ def progress_of(row: SagaRow) -> str:
             ended_as=row.ended_as,
             index=dict(row.index),
             tasks=dict(row.tasks),
+            traceparent=row.traceparent,
         )
     ).decode()
 
@@ -295,6 +298,7 @@ def with_progress(row: SagaRow, progress: str | bytes) -> SagaRow:
         ended_as=kept.ended_as,
         index=kept.index,
         tasks=kept.tasks,
+        traceparent=kept.traceparent,
     )
 
 

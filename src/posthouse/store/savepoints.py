@@ -9,6 +9,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 from posthouse.store.wording import is_ambiguous, statements_in, text_of
 
 Verb = Literal["set", "release", "roll back"]
+Fate = Literal["committed", "rolled back", "written", "refused", "unknown"]
+"""What became of a fact that was said. written: into a transaction that is somebody else's to commit. refused: nothing was said.
+unknown: the store did not tell whether it committed."""
 
 MAY = re.compile(r"\b(SAVEPOINT|RELEASE|ROLLBACK|ABORT|COMMIT|PREPARE\s+TRANSACTION)\b|\A\s*END\b", re.IGNORECASE)
 """END also ends the body of a routine or a trigger: it counts where nothing is before it."""
@@ -45,6 +48,10 @@ class Sayer(Protocol):
         """Unsay what was said since; None: everything."""
         ...
 
+    def ended(self, fate: Fate, error: BaseException | None) -> None:
+        """The transaction is over, and this became of what was said in it; told only where somebody traces."""
+        ...
+
 
 class Savepoints:
     """The savepoints of one transaction, as far as they were heard of, and those who follow them."""
@@ -64,6 +71,11 @@ class Savepoints:
     def follow(self, sayer: Sayer) -> None:
         """From now on."""
         self._sayers.append(sayer)
+
+    def end(self, fate: Fate, error: BaseException | None) -> None:
+        """The transaction is over: tell those who had something to say."""
+        for sayer in self._sayers:
+            sayer.ended(fate, error)
 
     def hear(self, sql: object) -> None:
         """A statement was run."""

@@ -23,7 +23,7 @@ from posthouse.events import Event, decode_any
 from posthouse.local.url import joined, split
 from posthouse.service import Service
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
-from posthouse.store.savepoints import COMMITS, Detach, Savepoints, Step
+from posthouse.store.savepoints import COMMITS, Detach, Fate, Savepoints, Step
 from posthouse.store.wording import text_of
 from posthouse.stores import open_store
 from posthouse.stores.sessions import Kind, Session, original_of, refusal, session_of
@@ -153,6 +153,9 @@ class Book(Savepoints):
 
     def rewind(self, mark: int | None) -> None:
         del self._open[mark or 0 :]
+
+    def ended(self, fate: Fate, error: BaseException | None) -> None:
+        """It hears of that by itself."""
 
     def hear_failed(self, sql: object, error: BaseException | None = None) -> None:
         """A commit that failed, or that nobody knows of, was none."""

@@ -260,7 +260,7 @@ class Rebuild:
         """One transaction: whoever reads sees the other generation, what was left to this moment is said, and those who want
         to hear of it do."""
         wiring, projection = self._wiring, self._projection
-        async with wiring.store.begin(tenant=PLATFORM) as tx:
+        async with wiring.seam.transaction(projection.service, wiring.store.begin(tenant=PLATFORM)) as tx:
             rows = [row for row in await wiring.store.projections.generations() if self._is_ours(row)]
             before = next((row for row in rows if row.state == "live"), None)
             if not await wiring.store.projections.swap(tx, generation, self._plan.drop_after):

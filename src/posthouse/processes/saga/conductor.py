@@ -10,6 +10,7 @@ from posthouse.clock import new_id
 from posthouse.contracts import EventType, event_type_of
 from posthouse.errors import ConfigurationError, Reject, RetryLater, StoreCollision
 from posthouse.events import Event
+from posthouse.events.trace import same_trace
 from posthouse.processes.saga.burying import after_waiting, bury
 from posthouse.processes.saga.calls import CallWanted
 from posthouse.processes.saga.course import Course
@@ -20,6 +21,7 @@ from posthouse.processes.saga.saga import Saga
 from posthouse.processes.saga.start import SagaStart, not_started, started
 from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN, WAKE, takes_in_time
 from posthouse.processes.saga.waiting import MOST_WAITING, obstacle, obstacle_behind, without
+from posthouse.seam import EventContext
 from posthouse.sending import Tx
 from posthouse.store import BLOCKING, HeldFilter
 from posthouse.store.sagas import STOP_WAITING, SagaInput, SagaRow, Waiting
@@ -134,6 +136,8 @@ class Conductor:
                 return not_started(newest)
             row = again
         outside = tx.context
+        place = tx.begin_saga(row.saga, row.id, row.correlation or "")
+        row = msgspec.structs.replace(row, traceparent=place)
         try:
             course = self._course(tx, row, given)
             await course.run(self.of.starts, event)
@@ -335,10 +339,18 @@ class Conductor:
         )
 
     def _course(self, tx: Tx, row: SagaRow, given: SagaInput, fired: str | None = None) -> Course:
-        """A turn. What it says belongs to the correlation of the saga, whoever's request led to it."""
+        """A turn. What it says belongs to the correlation and the trace of the saga, whoever's request led to it."""
         if row.correlation is not None:
-            tx.context = msgspec.structs.replace(tx.context, correlation=row.correlation)
+            tx.context = in_place_of(row, tx.context)
         return Course(self.of, row, tx, tx.clock.now(), given, fired=fired)
+
+
+def in_place_of(row: SagaRow, context: EventContext) -> EventContext:
+    """The context of a turn: what led to it, in the story of its saga."""
+    context = msgspec.structs.replace(context, correlation=row.correlation)
+    if row.traceparent is None or same_trace(row.traceparent, context.traceparent):
+        return context
+    return msgspec.structs.replace(context, traceparent=row.traceparent, tracestate=None)
 
 
 def _why_not(row: SagaRow) -> str:

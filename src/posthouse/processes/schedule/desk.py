@@ -88,7 +88,7 @@ class Schedules:
         for."""
         schedule = self._declared(name)
         builder = self._builders(schedule.service)
-        async with self._store.begin() as transaction:
+        async with builder.seam.transaction(schedule.service, self._store.begin()) as transaction:
             tx = Tx(transaction, self._store, builder, EventContext(tenant=PLATFORM), self._clock)
             try:
                 moment = await self._store.timers.now(transaction)

@@ -119,13 +119,12 @@ class Scheduler:
     async def _fire(self, schedule: Schedule) -> bool:
         """Begin what is due; False when somebody else has it in hand."""
         table = self._store.schedules
-        async with self._store.begin() as transaction:
+        builder = self._builders[schedule.service]
+        async with builder.seam.transaction(schedule.service, self._store.begin()) as transaction:
             row = await table.lock(transaction, schedule.service, schedule.name, due=True)
             if row is None:
                 return False
-            tx = Tx(
-                transaction, self._store, self._builders[schedule.service], EventContext(tenant=PLATFORM), self._clock
-            )
+            tx = Tx(transaction, self._store, builder, EventContext(tenant=PLATFORM), self._clock)
             try:
                 tenants = await schedule.whom(tx)
                 most = max(1, AT_ONCE // max(1, len(tenants)))

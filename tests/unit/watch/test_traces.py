@@ -1,0 +1,440 @@
+"""Spans of facts, batches and events: asserted as trees."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, SamplingResult, TraceIdRatioBased
+from opentelemetry.trace import StatusCode
+
+from posthouse import (
+    App,
+    Event,
+    Payload,
+    Policy,
+    Reject,
+    RetryLater,
+    Service,
+    Tx,
+    drained,
+)
+from posthouse.clock import new_id
+from posthouse.errors import EventError
+from posthouse.events.trace import correlation_to_trace_id
+from tests.kit.spans import Collected, linked, place, trace_id
+from tests.kit.waiting import eventually
+
+FOREIGN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+class Shop:
+    """What orders say, billing answers; a handler of each kind."""
+
+    def __init__(self, folder: Path, collected: Collected | None, provider: TracerProvider | None = None) -> None:
+        self.orders, self.billing = Service("orders"), Service("billing")
+        self.spans: list[trace.SpanContext] = []
+        """The current span of each call of a handler."""
+        self.fails: list[Exception] = []
+        """What the next calls raise."""
+        self.headers: list[tuple[str | None, str | None]] = []
+
+        @self.orders.event("order.placed.v1", key="order_id")
+        class Placed(Payload):
+            order_id: str
+
+        @self.orders.event("order.noted.v1", key="order_id")
+        class Noted(Payload):
+            order_id: str
+
+        @self.billing.event("invoice.issued.v1", key="order_id")
+        class Issued(Payload):
+            order_id: str
+
+        @self.billing.on(Placed, policy=Policy(max_attempts=3, first_delay=0.01))
+        async def issue(event: Event[Placed], tx: Tx) -> Issued:
+            self.spans.append(trace.get_current_span().get_span_context())
+            self.headers.append((event.traceparent, event.tracestate))
+            if self.fails:
+                raise self.fails.pop(0)
+            if collected is not None:
+                with collected.tracer.start_as_current_span("SELECT"):
+                    await tx.execute("SELECT 1")
+            return Issued(order_id=event.data.order_id)
+
+        @self.orders.on(Issued)
+        def note(event: Event[Issued]) -> None:
+            self.spans.append(trace.get_current_span().get_span_context())
+
+        def look_up(event: Event[Noted]) -> str:
+            assert collected is not None
+            with collected.tracer.start_as_current_span("GET"):
+                return "found"
+
+        @self.billing.on(Noted, calling=look_up)
+        async def file(event: Event[Noted], tx: Tx, answer: str) -> None:
+            assert answer == "found"
+
+        self.placed, self.noted, self.issued = Placed, Noted, Issued
+        self.url = f"sqlite:///{folder}/shop.db"
+        self.app = App(
+            self.orders,
+            self.billing,
+            store=self.url,
+            broker=f"embedded:///{folder}/log.db",
+            tracer_provider=provider if collected is None else collected.provider,
+        )
+
+
+@pytest.fixture
+def collected() -> Collected:
+    return Collected()
+
+
+@pytest.fixture
+def shop(tmp_path: Path, collected: Collected) -> Shop:
+    return Shop(tmp_path, collected)
+
+
+async def ordered(shop: Shop, *, tenant: str = "t1", **context: str) -> None:
+    async with shop.app.running():
+        async with shop.orders.transaction(tenant, **context) as tx:  # type: ignore[arg-type]
+            tx.publish(shop.placed(order_id="o1"))
+        await drained(shop.orders, shop.billing)
+
+
+async def test_a_request_its_facts_and_what_handlers_make_of_them_are_one_tree(
+    shop: Shop, collected: Collected
+) -> None:
+    async with shop.app.running():
+        with collected.tracer.start_as_current_span("POST /orders"):
+            async with shop.orders.transaction("t1") as tx:
+                tx.publish(shop.placed(order_id="o1"))
+        await drained(shop.orders, shop.billing)
+    assert collected.tree("posthouse.send") == [
+        "POST /orders",
+        "  create order.placed.v1",
+        "    process issue",
+        "      SELECT",
+        "      create invoice.issued.v1",
+        "        process note",
+    ]
+    assert len({trace_id(span) for span in collected.spans if span.name != "posthouse.send"}) == 1
+    placed, issued = collected.named("posthouse.create")
+    issue, note = collected.named("posthouse.process")
+    assert (linked(issue), linked(note)) == ([place(placed).span_id], [place(issued).span_id])
+    assert shop.spans == [place(issue), place(note)], "also in the thread of a plain handler"
+
+
+async def test_a_span_says_which_event_whose_handler_and_how_it_ended_and_nothing_of_the_tenant(
+    shop: Shop, collected: Collected
+) -> None:
+    await ordered(shop, tenant="somebody@example.org", correlation="c1")
+    created, processed = collected.named("posthouse.create")[0], collected.named("posthouse.process")[0]
+    assert created.attributes == {
+        "posthouse.service": "orders",
+        "posthouse.topic": "orders.order",
+        "posthouse.type": "orders.order.placed.v1",
+        "posthouse.event.id": (event := (created.attributes or {})["posthouse.event.id"]),
+        "posthouse.correlation": "c1",
+        "posthouse.key": "o1",
+        "posthouse.outcome": "committed",
+    }
+    assert processed.attributes == {
+        "posthouse.consumer": "billing",
+        "posthouse.handler": "tests.unit.watch.test_traces.Shop.__init__.<locals>.issue",
+        "posthouse.topic": "orders.order",
+        "posthouse.type": "orders.order.placed.v1",
+        "posthouse.event.id": event,
+        "posthouse.correlation": "c1",
+        "posthouse.key": "o1",
+        "posthouse.attempt": 1,
+        "posthouse.outcome": "applied",
+    }
+    assert "somebody" not in "".join(span.to_json() for span in collected.spans)
+
+
+async def test_a_batch_is_sent_in_a_span_of_its_own_that_links_to_its_facts(shop: Shop, collected: Collected) -> None:
+    async with shop.app.running(only=["relay"]):
+        with collected.tracer.start_as_current_span("POST /orders"):
+            async with shop.orders.transaction("t1") as tx:
+                for number in range(3):
+                    tx.publish(shop.placed(order_id=f"o{number}"))
+        await eventually(lambda: collected.named("posthouse.send"))
+    sent = collected.one("posthouse.send")
+    assert sent.parent is None
+    assert linked(sent) == [place(span).span_id for span in collected.named("posthouse.create")]
+    assert dict(sent.attributes or {}) == {
+        "posthouse.service": "orders, billing",
+        "posthouse.batch.size": 3,
+        "posthouse.topic": "orders.order",
+        "posthouse.outcome": "accepted",
+    }
+
+
+async def test_a_batch_links_to_no_more_facts_than_an_sdk_keeps(shop: Shop, collected: Collected) -> None:
+    async with shop.app.running(only=["relay"]):
+        async with shop.orders.transaction("t1") as tx:
+            for number in range(200):
+                tx.publish(shop.placed(order_id=f"o{number}"))
+        await eventually(lambda: collected.named("posthouse.send"))
+    assert [len(span.links) for span in collected.named("posthouse.send")] == [128]
+
+
+async def test_what_is_called_before_the_transaction_lies_below_too(shop: Shop, collected: Collected) -> None:
+    async with shop.app.running():
+        async with shop.orders.transaction("t1") as tx:
+            tx.publish(shop.noted(order_id="o1"))
+        await drained(shop.orders, shop.billing)
+    assert collected.tree("posthouse.send") == ["create order.noted.v1", "  process file", "    GET"]
+
+
+# Where a trace begins.
+
+
+@pytest.mark.parametrize("correlation", [new_id(), "01HYZ3N6Q4M8W2V5T7R9S1P3K5"])
+async def test_a_trace_begins_from_the_correlation_when_none_came(
+    shop: Shop, collected: Collected, correlation: str
+) -> None:
+    await ordered(shop, correlation=correlation)
+    first = collected.named("posthouse.create")[0]
+    assert (first.parent, trace_id(first)) == (None, correlation_to_trace_id(correlation))
+    assert {trace_id(span) for span in collected.spans if span.name != "posthouse.send"} == {trace_id(first)}
+
+
+async def test_a_fact_that_begins_a_correlation_begins_the_trace_of_that_id(shop: Shop, collected: Collected) -> None:
+    await ordered(shop)
+    first = collected.named("posthouse.create")[0]
+    assert trace_id(first) == correlation_to_trace_id(str((first.attributes or {})["posthouse.event.id"]))
+
+
+async def test_a_correlation_that_is_no_trace_id_begins_a_trace_of_any_id(shop: Shop, collected: Collected) -> None:
+    await ordered(shop, correlation="order 17")
+    assert len({trace_id(span) for span in collected.spans if span.name != "posthouse.send"}) == 1
+
+
+async def test_a_traceparent_that_the_caller_gives_is_the_parent(shop: Shop, collected: Collected) -> None:
+    with collected.tracer.start_as_current_span("another trace") as here:
+        await ordered(shop, traceparent=FOREIGN)
+    first = collected.named("posthouse.create")[0]
+    assert first.parent is not None
+    assert (f"{first.parent.trace_id:032x}", f"{first.parent.span_id:016x}") == (FOREIGN[3:35], FOREIGN[36:52])
+    assert linked(first) == [here.get_span_context().span_id], "and what was current is not forgotten"
+    assert {trace_id(span) for span in collected.named("posthouse.process")} == {FOREIGN[3:35]}
+
+
+@pytest.mark.parametrize("bad", ["", "00-0-0-01", "ff-" + FOREIGN[3:], FOREIGN.replace("b7ad6b7169203331", "0" * 16)])
+async def test_a_bad_traceparent_is_as_good_as_none(shop: Shop, collected: Collected, bad: str) -> None:
+    await ordered(shop, traceparent=bad, correlation=(correlation := new_id()))
+    assert trace_id(collected.named("posthouse.create")[0]) == correlation_to_trace_id(correlation)
+
+
+async def test_an_event_of_a_service_that_does_not_trace_begins_a_trace(tmp_path: Path, collected: Collected) -> None:
+    silent = Shop(tmp_path, None)
+    async with silent.app.running(only=["relay"]):
+        async with silent.orders.transaction("t1", correlation=(correlation := new_id())) as tx:
+            tx.publish(silent.placed(order_id="o1"))
+        await asyncio.to_thread(lambda: None)
+    shop = Shop(tmp_path, collected)
+    async with shop.app.running():
+        await drained(shop.orders, shop.billing)
+    first = collected.named("posthouse.process")[0]
+    assert (first.parent, trace_id(first)) == (None, correlation_to_trace_id(correlation))
+    assert collected.tree("posthouse.send")[0] == "process issue"
+
+
+async def test_consumers_do_not_work_below_the_span_in_which_they_were_started(
+    shop: Shop, collected: Collected
+) -> None:
+    with collected.tracer.start_as_current_span("start-up") as started:
+        async with shop.app.running():
+            with trace.use_span(trace.INVALID_SPAN):
+                async with shop.orders.transaction("t1") as tx:
+                    tx.publish(shop.placed(order_id="o1"))
+            await drained(shop.orders, shop.billing)
+    below = [span for span in collected.spans if trace_id(span) == f"{started.get_span_context().trace_id:032x}"]
+    assert [span.name for span in below] == ["start-up"]
+
+
+# What goes wrong.
+
+
+async def test_each_run_has_a_span_that_says_what_it_failed_with_in_words_without_secrets(
+    shop: Shop, collected: Collected
+) -> None:
+    shop.fails = [RuntimeError("postgresql://me:secret@db/shop is away"), RetryLater("not yet", seconds=0.01)]
+    async with shop.app.running():
+        async with shop.orders.transaction("t1") as tx:
+            tx.publish(shop.placed(order_id="o1"))
+        await eventually(lambda: len(shop.spans) == 4, "the answer")
+    assert collected.tree("posthouse.send") == [
+        "create order.placed.v1",
+        "  process issue [retry]",
+        "  process issue [retry]",
+        "  process issue",
+        "    SELECT",
+        "    create invoice.issued.v1",
+        "      process note",
+    ]
+    first, second, third, _ = collected.named("posthouse.process")
+    assert [(span.attributes or {})["posthouse.attempt"] for span in (first, second, third)] == [1, 2, 3]
+    assert (first.status.status_code, third.status.status_code) == (StatusCode.ERROR, StatusCode.UNSET)
+    [told] = first.events
+    assert (told.attributes or {})["exception.type"] == "RuntimeError"
+    assert "in issue" in str((told.attributes or {})["exception.stacktrace"])
+    assert "is away" in str(first.status.description)
+    assert "secret" not in "".join(span.to_json() for span in collected.spans)
+
+
+async def test_an_event_that_is_dead_says_so(shop: Shop, collected: Collected) -> None:
+    shop.fails = [Reject("never")]
+    await ordered(shop)
+    assert collected.tree("posthouse.send") == ["create order.placed.v1", "  process issue [dead]"]
+
+
+async def test_a_fact_that_was_rolled_back_says_so_and_is_never_sent(shop: Shop, collected: Collected) -> None:
+    async with shop.app.running():
+        with contextlib.suppress(KeyError):
+            async with shop.orders.transaction("t1") as tx:
+                tx.publish(shop.placed(order_id="o1"))
+                raise KeyError("changed my mind")
+        await drained(shop.orders, shop.billing)
+    [created] = collected.spans
+    assert (created.attributes or {})["posthouse.outcome"] == "rolled back"
+    assert created.status.status_code is StatusCode.ERROR
+
+
+async def test_a_savepoint_that_is_rolled_back_takes_its_facts_and_no_other(shop: Shop, collected: Collected) -> None:
+    async with shop.app.running(), shop.orders.transaction("t1") as tx:
+        tx.publish(shop.noted(order_id="o1"))
+        with contextlib.suppress(KeyError):
+            async with tx.savepoint():
+                tx.publish(shop.placed(order_id="o2"))
+                raise KeyError
+        tx.publish(shop.noted(order_id="o3"), after=3600)
+    outcomes = [(span.attributes or {})["posthouse.outcome"] for span in collected.named("posthouse.create")]
+    assert outcomes == ["committed", "rolled back", "committed"]
+
+
+async def test_what_a_handler_said_before_it_failed_was_rolled_back(shop: Shop, collected: Collected) -> None:
+    @shop.billing.on(shop.issued, consumer="fails")
+    async def fails(event: Event[Payload], tx: Tx) -> None:
+        tx.publish(shop.issued(order_id="again"), after=60)
+        raise Reject("never")
+
+    await ordered(shop)
+    assert "        create invoice.issued.v1 [rolled back]" in collected.tree("posthouse.send")
+
+
+async def test_a_fact_that_is_refused_says_so(shop: Shop, collected: Collected) -> None:
+    async with shop.app.running():
+        with pytest.raises(EventError, match="key has 2,000 bytes"):
+            await publish(shop, shop.placed(order_id="o" * 2_000))
+    assert [(span.attributes or {})["posthouse.outcome"] for span in collected.spans] == ["refused"]
+
+
+async def publish(shop: Shop, fact: Payload) -> None:
+    async with shop.orders.transaction("t1") as tx:
+        tx.publish(fact)
+
+
+# Who traces.
+
+
+async def test_without_an_sdk_nothing_is_traced_and_a_traceparent_is_handed_on(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, None)
+    await ordered(shop, traceparent=FOREIGN)
+    assert shop.app.opened.seam.tracing.spans is None
+    assert shop.headers == [(FOREIGN, None)]
+
+
+async def test_a_provider_that_is_set_when_all_is_open_is_found(
+    tmp_path: Path, collected: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(tmp_path, None)
+    async with shop.app.running(only=["relay"]):
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER", collected.provider)
+        async with shop.orders.transaction("t1") as tx:
+            tx.publish(shop.placed(order_id="o1"))
+    assert collected.tree("posthouse.send") == ["create order.placed.v1"]
+
+
+async def test_a_trace_that_is_not_sampled_is_handed_on_as_such(tmp_path: Path) -> None:
+    collected = Collected(ParentBased(ALWAYS_OFF))
+    shop = Shop(tmp_path, collected)
+    await ordered(shop, correlation=(correlation := new_id()))
+    assert collected.spans == []
+    [(traceparent, _)] = shop.headers
+    assert traceparent is not None
+    assert (traceparent[3:35], traceparent[-2:]) == (correlation_to_trace_id(correlation), "00")
+    assert [span.trace_flags for span in shop.spans] == [0, 0]
+
+
+async def test_the_sampler_decides_about_a_trace_that_begins_from_a_correlation(tmp_path: Path) -> None:
+    collected = Collected(ParentBased(TraceIdRatioBased(0.5)))
+    shop = Shop(tmp_path, collected)
+    async with shop.app.running(only=["relay"]):
+        for number in range(200):
+            async with shop.orders.transaction("t1") as tx:
+                tx.publish(shop.placed(order_id=f"o{number}"))
+    assert 50 < len(collected.named("posthouse.create")) < 150
+
+
+async def test_otels_own_names_are_added_for_who_asks_for_them(
+    tmp_path: Path, collected: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", "http, messaging")
+    await ordered(Shop(tmp_path, collected))
+    created, processed = collected.named("posthouse.create")[0], collected.named("posthouse.process")[0]
+    theirs = {name: value for name, value in (processed.attributes or {}).items() if name.startswith("messaging.")}
+    assert theirs == {
+        "messaging.system": "posthouse",
+        "messaging.operation.type": "process",
+        "messaging.operation.name": "process",
+        "messaging.destination.name": "orders.order",
+        "messaging.message.id": (created.attributes or {})["posthouse.event.id"],
+        "messaging.message.conversation_id": (created.attributes or {})["posthouse.correlation"],
+        "messaging.consumer.group.name": "billing",
+    }
+
+
+# Whatever tracing does, events go their way.
+
+
+class Broken(SpanProcessor):
+    def on_start(self, span: Span, parent_context: object = None) -> None:
+        raise RuntimeError("no place to go")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        raise RuntimeError("no place to go")
+
+
+class BrokenSampler(TraceIdRatioBased):
+    def should_sample(self, *_: object, **__: object) -> SamplingResult:
+        raise RuntimeError("no opinion")
+
+
+def broken_processor() -> TracerProvider:
+    provider = Collected().provider
+    provider.add_span_processor(Broken())
+    return provider
+
+
+@pytest.mark.parametrize("broken", [broken_processor, lambda: Collected(BrokenSampler(1.0)).provider])
+async def test_a_processor_or_a_sampler_that_raises_is_told_of_once_and_events_go_their_way(
+    tmp_path: Path, broken: Callable[[], TracerProvider], caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = Shop(tmp_path, None, broken())
+    with caplog.at_level(logging.ERROR):
+        await ordered(shop)
+        figures = await drained(shop.orders, shop.billing)
+    assert {(line.consumer, line.applied) for line in figures.lines} == {("orders", 1), ("billing", 1)}
+    assert [record.getMessage()[:14] for record in caplog.records if record.name == "posthouse.traces"] == [
+        "tracing fails,"
+    ]
