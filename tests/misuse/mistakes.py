@@ -237,6 +237,18 @@ MISTAKES: dict[str, list[Mistake]] = {
             "App(settings={'in_flight': 5}): it is a Settings or None",
         ),
         Mistake("app option", 'App(orders, database="sqlite://")', "App has no option 'database'."),
+        Mistake(
+            "tenant class a word",
+            'App(orders, tenant_class="small")',
+            "App(tenant_class='small'): it is a function or None",
+        ),
+        Mistake(
+            "tenant class awaited",
+            """\
+async def size(tenant: str) -> str: ...
+App(orders, tenant_class=size)""",
+            "App: tenant_class is awaited by nobody: give a plain function, tenant to word",
+        ),
         Mistake("app clock", "App(orders, clock=5)", "App(clock=5): it is a Clock or None"),
         Mistake(
             "app tracer_provider url",

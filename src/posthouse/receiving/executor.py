@@ -89,6 +89,9 @@ class Executor:
     due: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     """Set when a held event has become due, so that nobody has to look for it."""
 
+    def __post_init__(self) -> None:
+        self.outcomes  # noqa: B018  # its figures are there, as 0, before the first event
+
     @cached_property
     def decoder(self) -> Decoder:
         return Decoder(

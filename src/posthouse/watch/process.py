@@ -19,7 +19,7 @@ FIRST_SHOWN = -10
 
 def samples(apps: Iterable[App]) -> list[Sample]:
     """The figures of the Apps of this process, as they are now."""
-    apps = list(apps)
+    apps = list({id(app): app for app in apps}.values())
     seams = list({id(app.opened.seam): app.opened.seam for app in apps}.values())
     return [
         Sample("build_info", {"version": _version()}, 1),
