@@ -287,7 +287,7 @@ def test_the_tests_of_a_recipe_pass_as_its_user_runs_them(
 # What it took.
 
 WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-CHANGE = re.compile(r"<!-- (?P<why>publish|consume) (?P<file>\S+) -->\n```diff\n(?P<text>.*?)```", re.DOTALL)
+CHANGE = re.compile(r"<!-- (?P<why>publish|correlate|consume) (?P<file>\S+) -->\n```diff\n(?P<text>.*?)```", re.DOTALL)
 
 
 class Change(NamedTuple):

@@ -181,6 +181,21 @@ MISTAKES: dict[str, list[Mistake]] = {
             "Policy(max_attempts=10**30)",
             "it is a whole number, 1 or more, 9,223,372,036,854,775,807 at most",
         ),
+        Mistake(
+            "one network as a text",
+            'AsgiCorrelation(print, trusted="10.0.0.0/8")',
+            "AsgiCorrelation(trusted='10.0.0.0/8'): it is a list, each a text or 'all': write trusted=['10.0.0.0/8']",
+        ),
+        Mistake(
+            "a network that is none",
+            'AsgiCorrelation(print, trusted=["10.0.0.1/8"])',
+            "AsgiCorrelation: trusted has '10.0.0.1/8': 10.0.0.1/8 has host bits set: write an address, or a network as '10.0.0.0/8'",
+        ),
+        Mistake(
+            "trust for trusted",
+            "AsgiCorrelation(print, trust=[])",
+            "AsgiCorrelation has no option 'trust'. Did you mean 'trusted'?",
+        ),
     ],
     "Services and apps": [
         Mistake("service name number", "Service(5)", "Service(name=5): it is a text: write name='5'"),
@@ -851,6 +866,20 @@ await orders.outbox.add(connection, OrderPlaced)""",
 class Checkout:
     order_id: str""",
             "is no saga: derive it from posthouse.Saga",
+        ),
+        Mistake(
+            "correlated for nobody",
+            """\
+with correlated(tenant=""):
+    pass""",
+            "every event needs a tenant: pass tenant=…, that of whoever it is about",
+        ),
+        Mistake(
+            "correlated by a number",
+            """\
+with correlated(17):
+    pass""",
+            "correlation=17 is int, not a text: write correlation='17'",
         ),
     ],
     "Transactions": [

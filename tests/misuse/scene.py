@@ -25,6 +25,7 @@ import posthouse
 from posthouse import testing
 from posthouse.app import app_of
 from posthouse.cli import app as cli
+from posthouse.edges.correlation import AsgiCorrelation, correlated
 from posthouse.errors import PosthouseError
 from posthouse.testing.chaos import Chaos
 
@@ -164,6 +165,7 @@ def namespace() -> dict[str, Any]:
         "orders": orders, "OrderPlaced": OrderPlaced, "OrderPaid": OrderPaid, "Plain": Plain, "Chaos": Chaos,
         "Harness": testing.Harness, "timedelta": datetime.timedelta, "datetime": datetime.datetime, "UTC": datetime.UTC, "date": datetime.date, "math": math, "uuid": uuid,
         "Path": Path, "sqlite3": sqlite3, "dataclasses": dataclasses, "os": os, "posthouse": posthouse, "asyncio": asyncio,
+        "AsgiCorrelation": AsgiCorrelation, "correlated": correlated,
     }  # fmt: skip
 
 

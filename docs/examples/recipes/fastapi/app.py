@@ -7,11 +7,13 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from posthouse import App, Event, Payload, Service
+from posthouse.edges.correlation import AsgiCorrelation
 
 URL = os.environ["DATABASE_URL"]  # postgresql://shop@db/shop
 engine = create_async_engine(URL.replace("postgresql:", "postgresql+asyncpg:", 1))
 sessions = async_sessionmaker(engine)
 app = FastAPI()
+app.add_middleware(AsgiCorrelation)
 shop = Service("shop")
 App(shop, store=URL, broker=URL)
 

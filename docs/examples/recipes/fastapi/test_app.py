@@ -25,6 +25,14 @@ async def test_an_order_that_was_not_placed_is_not_said(client: httpx.AsyncClien
     assert said.subjects == []
 
 
+async def test_the_id_of_a_request_is_in_its_answer_and_in_its_event(
+    client: httpx.AsyncClient, app: ModuleType
+) -> None:
+    with capture_outbox(app.shop) as said:
+        answer = await client.post("/orders/o1")
+    assert [event.correlation for event in said.of(app.OrderPlaced)] == [answer.headers["X-Correlation-ID"]]
+
+
 async def test_an_order_is_packed_once(client: httpx.AsyncClient, app: ModuleType, posthouse_store: str) -> None:
     async with Harness(app.shop, store=posthouse_store) as harness:
         await client.post("/orders/o1")

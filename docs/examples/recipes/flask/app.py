@@ -7,11 +7,13 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from posthouse import App, Event, Payload, Service
+from posthouse.edges.correlation import WsgiCorrelation
 
 URL = os.environ["DATABASE_URL"]  # postgresql://shop@db/shop
 engine = create_engine(URL.replace("postgresql:", "postgresql+psycopg:", 1))
 sessions = sessionmaker(engine)
 app = Flask(__name__)
+app.wsgi_app = WsgiCorrelation(app.wsgi_app)  # type: ignore[method-assign]  # as Flask's own guide does
 shop = Service("shop")
 App(shop, store=URL, broker=URL)
 

@@ -23,6 +23,12 @@ def test_an_order_that_was_not_placed_is_not_said(client: FlaskClient, app: Modu
     assert said.subjects == []
 
 
+def test_the_id_of_a_request_is_in_its_answer_and_in_its_event(client: FlaskClient, app: ModuleType) -> None:
+    with capture_outbox(app.shop) as said:
+        answer = client.post("/orders/o1")
+    assert [event.correlation for event in said.of(app.OrderPlaced)] == [answer.headers["X-Correlation-ID"]]
+
+
 def test_an_order_is_packed_once(client: FlaskClient, app: ModuleType, posthouse_store: str) -> None:
     with SyncHarness(app.shop, store=posthouse_store) as harness:
         client.post("/orders/o1")

@@ -11,6 +11,9 @@ INSTALLED_APPS = [
     "shop",
     "posthouse.django",
 ]
+MIDDLEWARE = [
+    "posthouse.django.middleware.CorrelationMiddleware",
+]
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",

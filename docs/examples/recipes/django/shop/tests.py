@@ -26,6 +26,12 @@ class SayingTest(OutboxTestCase):
         self.client.post("/orders/o1")
         self.assertEqual([event.data.order_id for event in self.said.of(OrderPlaced)], ["o1"])
 
+    def test_the_id_of_a_request_is_in_its_answer_and_in_its_event(self) -> None:
+        answer = self.client.post("/orders/o1")
+        self.assertEqual(
+            [event.correlation for event in self.said.of(OrderPlaced)], [answer.headers["X-Correlation-ID"]]
+        )
+
     def test_an_order_that_was_not_placed_is_not_said(self) -> None:
         Order.objects.create(order_id="o1")
         with self.assertRaises(IntegrityError):

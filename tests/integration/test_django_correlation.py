@@ -1,0 +1,96 @@
+"""Django's middleware of correlation, with sync and async views, in its sync and async handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.test import AsyncClient, Client, override_settings
+from django.urls import path
+
+import tests.integration.django_site  # noqa: F401  # sets Django up
+from posthouse.errors import ConfigurationError
+from posthouse.seam import NOTHING, Current, current
+
+HEADER = "X-Correlation-ID"
+NAME = "posthouse.django.middleware.CorrelationMiddleware"
+
+seen: list[Current] = []
+
+
+def plain(request: HttpRequest) -> HttpResponse:
+    seen.append(current())
+    return HttpResponse("ok")
+
+
+async def asynchronous(request: HttpRequest) -> HttpResponse:
+    seen.append(current())
+    return HttpResponse("ok")
+
+
+def fails(request: HttpRequest) -> HttpResponse:
+    seen.append(current())
+    raise ValueError("no")
+
+
+def stream(request: HttpRequest) -> StreamingHttpResponse:
+    seen.append(current())
+    return StreamingHttpResponse(iter(["x", "y"]))
+
+
+urlpatterns = [
+    path("plain", plain),
+    path("asynchronous", asynchronous),
+    path("fails", fails),
+    path("stream", stream),
+]
+
+
+@pytest.fixture(autouse=True)
+def site() -> Iterator[None]:
+    seen.clear()
+    with override_settings(ROOT_URLCONF=sys.modules[__name__], MIDDLEWARE=[NAME, NAME], ALLOWED_HOSTS=["*"]):
+        yield
+
+
+async def answer(way: str, page: str, headers: Mapping[str, str] | None = None) -> Any:
+    if way == "wsgi":
+        return await asyncio.to_thread(_get, page, headers)
+    return await AsyncClient(raise_request_exception=False).get(f"/{page}", headers=headers)
+
+
+def _get(page: str, headers: Mapping[str, str] | None) -> Any:
+    return Client(raise_request_exception=False).get(f"/{page}", headers=headers)
+
+
+@pytest.mark.parametrize("way", ["wsgi", "asgi"])
+@pytest.mark.parametrize("page", ["plain", "asynchronous", "stream", "fails"])
+@pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+async def test_the_id_is_in_the_answer_and_current_in_the_view(way: str, page: str) -> None:
+    found = await answer(way, page, {HEADER: "mine"})
+    (here,) = seen
+    assert uuid.UUID(here.correlation).version == 7
+    assert found.headers[HEADER] == here.correlation
+    assert here.outer_correlation == "mine"
+    assert found.status_code == (500 if page == "fails" else 200)
+    assert current() is NOTHING
+
+
+@pytest.mark.parametrize("way", ["wsgi", "asgi"])
+async def test_callers_in_the_settings_choose_it(way: str) -> None:
+    with override_settings(POSTHOUSE_TRUSTED=["127.0.0.1"]):
+        assert (await answer(way, "plain", {HEADER: "order-17"})).headers[HEADER] == "order-17"
+
+
+async def test_a_setting_that_means_nothing_is_refused() -> None:
+    with (
+        override_settings(POSTHOUSE_TRUSTED="127.0.0.1"),
+        pytest.raises(ConfigurationError, match=r"POSTHOUSE_TRUSTED is '127.0.0.1'.*write \['127.0.0.1'\]"),
+    ):
+        await answer("wsgi", "plain")
