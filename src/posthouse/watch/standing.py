@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from posthouse.app import App
 from posthouse.broker import Progress
+from posthouse.clock import jitter
 from posthouse.store import Gauges
 from posthouse.watch import figures as of
 from posthouse.watch.equation import Place
@@ -18,8 +19,8 @@ from posthouse.watch.samples import Sample
 
 PATIENCE = 2.0
 """Seconds that a store or a broker has for one answer; after that it is away."""
-READINGS, PAUSE, WITHIN = 6, 0.03, 1.0
-"""While events move, the equation is read so often at one look, with so many seconds between, and no more after so many in all."""
+READINGS, PAUSE, WITHIN = 10, 0.03, 0.7
+"""While events move, the equation is read so often at one look, up to so many seconds apart, and no more after so many in all."""
 REMEMBERED = 1000
 """So many looks are kept of a topic on a broker that does not tell ages."""
 
@@ -58,12 +59,14 @@ class Standing:
         return figures.samples()
 
     async def _read(self, producers: Mapping[str, Looking], begun: float) -> Equation:
-        """Stores, brokers, stores; while that does not settle, brokers and stores again."""
+        """Stores, brokers, stores, one right after the other; while that does not settle, again, at moments that have nothing to
+        do with the rhythm in which consumers acknowledge."""
         equation, all_of = Equation(self._lookings, producers), self._lookings
         await asyncio.gather(*(looking.begin() for looking in all_of))
         for reading in range(READINGS):
             if reading:
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(jitter(PAUSE, 0.9))
+                await asyncio.gather(*(looking.ask_store() for looking in all_of))
             await asyncio.gather(*(looking.ask_broker() for looking in all_of))
             await asyncio.gather(*(looking.ask_store() for looking in all_of))
             equation.read()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from posthouse import Event, Payload, Policy, Service, Tx
 from posthouse.app import apps_of
 from posthouse.testing import Harness
-from posthouse.watch.samples import Sample
 from posthouse.watch.standing import Standing
 from posthouse.watch.table import TABLE
+from tests.kit.samples import Found
 
 shop = Service("shop")
 ledger = Service("ledger")
@@ -25,24 +23,6 @@ class OrderPlaced(Payload):
 async def book(event: Event[OrderPlaced], tx: Tx) -> None:
     if event.data.number < 0:
         raise ValueError("no")
-
-
-class Found:
-    """Samples by name and labels."""
-
-    def __init__(self, samples: Sequence[Sample]) -> None:
-        self.all = samples
-
-    def of(self, metric: str, **labels: str) -> list[float]:
-        return [
-            float(one.value)  # type: ignore[arg-type]  # no histograms here
-            for one in self.all
-            if one.metric == metric and labels.items() <= one.labels.items()
-        ]
-
-    def one(self, metric: str, **labels: str) -> float:
-        (value,) = self.of(metric, **labels)
-        return value
 
 
 async def look(standing: Standing) -> Found:

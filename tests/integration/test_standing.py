@@ -1,0 +1,132 @@
+"""The equation while events flow: never a false alarm, and what is lost is found."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from posthouse import App, Event, Payload, Service, Tx
+from posthouse.watch.standing import Standing
+from posthouse.watch.status import drained
+from tests.kit.samples import Found
+from tests.kit.waiting import eventually
+
+KEYS = 7
+LOST = 3
+LINE = {"service": "till", "consumer": "till", "topic": "market.sale"}
+
+
+class Sold(Payload):
+    key: str
+    number: int
+
+
+class Market:
+    """A producer and a consumer on a store and a broker, and a way to take frames out of the broker."""
+
+    def __init__(self, store: str, broker: str, lose: Callable[[], int]) -> None:
+        self.market, till = Service("market"), Service("till")
+        self.market.event("sale.made.v1", key="key")(Sold)
+        self.app = App(self.market, till, store=store, broker=broker)
+        self.standing = Standing([self.app])
+        self.lose = lose
+        self.published = 0
+
+        @till.on(Sold)
+        async def book(event: Event[Sold], tx: Tx) -> None:
+            await tx.execute("SELECT 1")
+
+    async def publish(self, number: int) -> None:
+        async with self.market.transaction("t1") as tx:
+            for _ in range(number):
+                tx.publish(Sold(key=f"k{self.published % KEYS}", number=self.published))
+                self.published += 1
+
+    @contextlib.asynccontextmanager
+    async def load(self, pause: float = 0.002) -> AsyncIterator[None]:
+        """A few events at a time, so many seconds apart."""
+        over = asyncio.Event()
+
+        async def publishing() -> None:
+            while not over.is_set():
+                await self.publish(1 + self.published % 4)
+                await asyncio.sleep(pause)
+
+        task = asyncio.create_task(publishing())
+        try:
+            yield
+        finally:
+            over.set()
+            await task
+
+    async def look(self) -> tuple[float, float]:
+        """Unaccounted for, and whether nobody can tell."""
+        self.found = Found(await self.standing.samples())
+        return self.found.one("consumer_unaccounted", **LINE), self.found.one("consumer_unknown", **LINE)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def market(request: pytest.FixtureRequest, tmp_path: Path) -> Market:
+    """On one of both stores, with its own broker."""
+    if request.param == "sqlite":
+        path = tmp_path / "log.db"
+        return Market(f"sqlite:///{tmp_path / 'market.db'}", f"embedded:///{path}", partial(from_embedded, path))
+    url: str = request.getfixturevalue("postgres_url")
+    return Market(url, url, partial(from_postgres, url))
+
+
+def from_embedded(path: Path) -> int:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        some = "SELECT offset FROM frames ORDER BY offset LIMIT ? OFFSET 5"
+        return connection.execute(f"DELETE FROM frames WHERE offset IN ({some})", (LOST,)).rowcount
+
+
+def from_postgres(url: str) -> int:
+    with psycopg.connect(url, autocommit=True) as connection:
+        some = "SELECT position FROM posthouse_log.frames ORDER BY position LIMIT %s OFFSET 5"
+        return connection.execute(f"DELETE FROM posthouse_log.frames WHERE position IN ({some})", (LOST,)).rowcount
+
+
+async def test_a_healthy_run_under_load_never_looks_as_if_something_were_missing(
+    market: Market,
+) -> None:
+    await market.app.store.upgrade()
+    looks = 0
+    async with market.app.running():
+        async with market.load():
+            until = time.monotonic() + 3.0
+            while time.monotonic() < until:
+                assert await market.look() == (0, 0)
+                looks += 1
+        await drained(market.market)
+        assert await market.look() == (0, 0)
+    assert looks >= 5
+    assert market.found.one("consumer_applied_total", **LINE) == market.published >= 200
+
+
+async def test_what_the_broker_lost_is_found_while_events_flow_and_never_overstated(
+    market: Market,
+) -> None:
+    await market.app.store.upgrade()
+    async with market.app.running(only=["relay"]):
+        await market.publish(30)
+        await eventually(market.look, right=lambda _: market.found.one("outbox_unsent", topic="market.sale") == 0)
+        assert market.lose() == LOST
+    looks = list[float]()
+    async with market.app.running():
+        async with market.load(0.02):
+            while market.published < 150:
+                looks.append((await market.look())[0])
+        assert max(looks) == LOST >= min(looks) >= 0, looks
+        assert LOST in looks[:4], looks
+        assert market.found.one("consumer_applied_total", **LINE) > 30
+        await eventually(market.look, right=lambda _: market.found.one("consumer_in_flight", **LINE) == 0)
+        assert await market.look() == (LOST, 0)
