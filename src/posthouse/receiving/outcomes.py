@@ -12,8 +12,8 @@ from posthouse.seam import Seam
 from posthouse.seam.counting import Count, Histogram
 from posthouse.seam.timing import OTHERS
 
-OLDEST = 2**16
-"""Seconds, about 18 hours, to which ages are told apart."""
+YOUNG, AGES = -6, 23
+"""Ages are told apart from 2**-6 seconds on, about 16 milliseconds, by so many bounds, up to 18 hours."""
 
 
 class _Topic(NamedTuple):
@@ -36,7 +36,7 @@ class Outcomes:
         self._clock = clock
         self._counting = seam.counting
         self._topics = {topic: self._of(topic) for topic in topics}
-        self._age = seam.counting.histogram("event_age_seconds", service, consumer, first=-6, bounds=23)
+        self._age = seam.counting.histogram("event_age_seconds", service, consumer, first=YOUNG, bounds=AGES)
         seam.failures.counted[consumer] = self.dead
 
     def committed(self, events: Sequence[InboundEvent], claimed: Claimed, seconds: float) -> None:

@@ -22,14 +22,17 @@ CLASSES = 16
 LONGEST_CLASS = 64
 """Characters of such a word."""
 
+SOON, MANY = -10, 17
+"""Durations are told apart from 2**-10 seconds on, about a millisecond, by so many bounds, up to 64 seconds."""
+
 Labels = tuple[str, ...]
 
 TenantClass = Callable[[str], str]
 """Tells of which class a tenant is, in one of a few words such as `small` and `large`: called by the relay for the tenants of each
 batch, so a lookup and nothing that waits."""
 
-Heard = Callable[[str, Labels, float, int], None]
-"""Told of each duration as it is noted: the name of the figure, its labels, seconds, how many took so long."""
+Heard = Callable[[str, Labels, float], None]
+"""Told of each duration as it is noted: the name of the figure, its labels, seconds."""
 
 
 class Count:
@@ -55,14 +58,14 @@ class Histogram:
         self.buckets = [0] * (bounds + 1)
         """How many took less than 2**first, 2**(first + 1), … seconds and not less than the one before; the last: all that took longer."""
 
-    def note(self, seconds: float, times: int = 1) -> None:
-        """So many took so long."""
+    def note(self, seconds: float) -> None:
+        """One took so long."""
         place = frexp(seconds)[1] - self.first if seconds > 0 else 0
         buckets = self.buckets
-        buckets[0 if place < 0 else place if place < len(buckets) else -1] += times
-        self.total += seconds * times
+        buckets[0 if place < 0 else place if place < len(buckets) else -1] += 1
+        self.total += seconds
         if (heard := self._counting.heard) is not None:
-            heard(self.name, self.labels, seconds, times)
+            heard(self.name, self.labels, seconds)
 
 
 class Counting:
@@ -86,7 +89,7 @@ class Counting:
             found = series.setdefault(_within(series, labels), Count())
         return found
 
-    def histogram(self, name: str, *labels: str, first: int = -10, bounds: int = 17) -> Histogram:
+    def histogram(self, name: str, *labels: str, first: int = SOON, bounds: int = MANY) -> Histogram:
         """The series of these labels; so many bounds, the first of them 2**first seconds."""
         series = self._histograms.setdefault(name, {})
         found = series.get(labels)

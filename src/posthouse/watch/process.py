@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 
 from posthouse.app import App
+from posthouse.receiving.outcomes import AGES, YOUNG
 from posthouse.seam import Seam
-from posthouse.seam.counting import Histogram
-from posthouse.seam.timing import SHORTEST, Figure, merged
+from posthouse.seam.counting import MANY, SOON, Histogram
+from posthouse.seam.timing import BUCKETS, SHORTEST, Figure, merged
 from posthouse.watch.samples import Distribution, Sample
 from posthouse.watch.table import TABLE
 
 FIRST_SHOWN = -10
 """Crossings are told apart from 2**-10 seconds on, about a millisecond, up to 64 seconds."""
+
+BOUNDS: Mapping[str, Sequence[float]] = {
+    "crossing_seconds": [2.0**power for power in range(FIRST_SHOWN, SHORTEST + BUCKETS - 1)],
+    "event_processing_seconds": [2.0**power for power in range(SOON, SOON + MANY)],
+    "event_age_seconds": [2.0**power for power in range(YOUNG, YOUNG + AGES)],
+}
+"""The bounds of each histogram, in seconds."""
 
 
 def samples(apps: Iterable[App]) -> list[Sample]:
@@ -64,16 +72,15 @@ def _labels(name: str, words: Sequence[str]) -> dict[str, str]:
 
 
 def _spread(of: Histogram) -> Distribution:
-    *bounded, _ = buckets = of.buckets.copy()
-    bounds = [2.0 ** (of.first + place) for place in range(len(bounded))]
-    return Distribution(list(zip(bounds, accumulate(bounded), strict=True)), of.total, sum(buckets))
+    buckets = of.buckets.copy()
+    return Distribution(list(zip(BOUNDS[of.name], accumulate(buckets[:-1]), strict=True)), of.total, sum(buckets))
 
 
 def _crossed(figure: Figure) -> Distribution:
-    shown = FIRST_SHOWN - SHORTEST
-    bounds = [2.0 ** (SHORTEST + place) for place in range(len(figure.buckets) - 1)]
-    cumulative = list(zip(bounds, accumulate(figure.buckets[:-1]), strict=True))
-    return Distribution(cumulative[shown:], figure.total, sum(figure.buckets))
+    cumulative = list(accumulate(figure.buckets[:-1]))[FIRST_SHOWN - SHORTEST :]
+    return Distribution(
+        list(zip(BOUNDS["crossing_seconds"], cumulative, strict=True)), figure.total, sum(figure.buckets)
+    )
 
 
 def _version() -> str:

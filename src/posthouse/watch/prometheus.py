@@ -13,10 +13,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from posthouse.errors import ConfigurationError
-from posthouse.watch.samples import Distribution, Sample
+from posthouse.watch.samples import Distribution, Sample, Value, summed
 from posthouse.watch.table import PREFIX, TABLE, Metric
 
-Series = Mapping[tuple[str, ...], float | Distribution]
+Series = Mapping[tuple[str, ...], Value]
 """Values by the words of their labels, in the order of the labels."""
 
 _WORD = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
@@ -41,7 +41,7 @@ class Figures(Collector):
             yield _family(metric, metric.full, metric.labels, _own(metric, found))
             if self._prefix and (also := metric.also) is not None:
                 labels = tuple(also.labels.values())
-                yield _family(metric, f"{self._prefix}_{also.name}", labels, _theirs(metric, found))
+                yield _family(metric, f"{self._prefix}_{also.name}", labels, summed(also, found))
 
 
 def render(samples: Iterable[Sample], *, accept: str = "", prefix: str = "") -> tuple[bytes, str]:
@@ -65,28 +65,6 @@ def checked_prefix(prefix: str) -> str:
 
 def _own(metric: Metric, samples: Iterable[Sample]) -> Series:
     return {tuple(sample.labels[label] for label in metric.labels): sample.value for sample in samples}
-
-
-def _theirs(metric: Metric, samples: Iterable[Sample]) -> Series:
-    """By the platform's labels; what differs in others of ours is summed."""
-    assert metric.also is not None
-    found: dict[tuple[str, ...], float | Distribution] = {}
-    for sample in samples:
-        words = dict(sample.labels)
-        for label, theirs in metric.also.words.items():
-            words[label] = theirs.get(words[label], "")
-        if all(words[label] for label in metric.also.words):
-            place = tuple(words[label] for label in metric.also.labels)
-            found[place] = _sum(found[place], sample.value) if place in found else sample.value
-    return found
-
-
-def _sum(one: float | Distribution, other: float | Distribution) -> float | Distribution:
-    if isinstance(one, Distribution):
-        assert isinstance(other, Distribution)
-        return one + other
-    assert not isinstance(other, Distribution)
-    return one + other
 
 
 def _family(metric: Metric, name: str, labels: tuple[str, ...], series: Series) -> Family:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from posthouse.errors import ConfigurationError
 from posthouse.seam.timing import OTHERS
-from posthouse.watch.table import Metric, metric
+from posthouse.watch.table import Also, Metric, metric
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,6 +28,9 @@ class Distribution:
         )
 
 
+Value = float | Distribution
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sample:
     """One figure of the table, its labels, and its value now. ConfigurationError for a metric, a label or a word that the table
@@ -35,7 +38,7 @@ class Sample:
 
     metric: str
     labels: Mapping[str, str]
-    value: float | Distribution
+    value: Value
 
     def __post_init__(self) -> None:
         of = metric(self.metric)
@@ -56,3 +59,20 @@ class Sample:
     @property
     def of(self) -> Metric:
         return metric(self.metric)
+
+
+def summed(of: Also, samples: Iterable[Sample]) -> dict[tuple[str, ...], Value]:
+    """The same under the platform's labels; what differs in other labels of ours is added up."""
+    found: dict[tuple[str, ...], Value] = {}
+    for sample in samples:
+        if (place := of.place(sample.labels)) is not None:
+            found[place] = _sum(found[place], sample.value) if place in found else sample.value
+    return found
+
+
+def _sum(one: Value, other: Value) -> Value:
+    if isinstance(one, Distribution):
+        assert isinstance(other, Distribution)
+        return one + other
+    assert not isinstance(other, Distribution)
+    return one + other

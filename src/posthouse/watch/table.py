@@ -33,6 +33,13 @@ class Also(msgspec.Struct, frozen=True, kw_only=True):
     words: Mapping[str, Mapping[str, str]] = {}
     """Of these labels of ours only these words count, and what they are called there."""
 
+    def place(self, labels: Mapping[str, str]) -> tuple[str, ...] | None:
+        """The words of its labels, in their order, for a series of ours; None where that does not count."""
+        theirs = {label: words.get(labels[label]) for label, words in self.words.items()}
+        if None in theirs.values():
+            return None
+        return tuple(theirs.get(label) or labels[label] for label in self.labels)
+
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
     """One figure: its name without the prefix, and the labels that it always has."""
