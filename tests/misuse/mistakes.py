@@ -1927,6 +1927,42 @@ def count(event, model): ...""",
             "contract", "posthouse contract verify nowhere.json shop", "posthouse: no module is called 'nowhere' in"
         ),
         Mistake("catalog", "posthouse catalog nowhere", "posthouse: no module is called 'nowhere' in"),
+        Mistake(
+            "export threshold",
+            "posthouse export alerts --set consumer_lag=60",
+            "posthouse: --set consumer_lag=60: no threshold is called 'consumer_lag'. Did you mean 'consumer_lag_events'?",
+        ),
+        Mistake(
+            "export no number",
+            "posthouse export alerts --set consumer_lag_seconds",
+            "posthouse: --set consumer_lag_seconds: write a name and a number, as in --set consumer_lag_seconds=60",
+        ),
+        Mistake(
+            "export share",
+            "posthouse export alerts --set error_share=5",
+            "posthouse: Thresholds(error_share=5.0): it is a number from 0 to 1",
+        ),
+        Mistake(
+            "export label",
+            "posthouse export alerts --by my-env",
+            "posthouse: --by my-env: a label is a letter or _, then letters, digits and _",
+        ),
+        Mistake(
+            "export time scale",
+            "posthouse export alerts --time-scale 0",
+            "posthouse: --time-scale 0: a number above 0 and up to 1000",
+        ),
+        Mistake(
+            "export tests alone",
+            "posthouse export alerts --tests cases.yaml",
+            "posthouse: --tests needs --out: the cases name the file of the rules",
+        ),
+        Mistake(
+            "export prefix",
+            "posthouse export alerts --prefix 9x",
+            "posthouse: no metric can begin with the prefix '9x'",
+        ),
+        Mistake("export nowhere", "posthouse export dashboards", "Missing option '--out'."),
         Mistake("registry", "posthouse registry --store mysql://x", "No such option: --store"),
         Mistake("actions", "posthouse actions shpo", "or among the installed ones. Did you mean 'shop'?"),
         Mistake("topology", "posthouse topology plan shpo", "or among the installed ones. Did you mean 'shop'?"),

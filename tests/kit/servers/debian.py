@@ -24,9 +24,9 @@ WHOLE = "whole"
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
-def unpacked(server: str, *packages: str, suite: str = "") -> Path:
+def unpacked(server: str, *packages: str, suite: str = "", alone: bool = False) -> Path:
     """A root folder with these packages and what they need that is not on the system; it goes when the run ends. From
-    another suite than the system's they come with everything that they need, the C library too. Where they cannot be had,
+    another suite than the system's they come with everything that they need, the C library too; `alone`: without. Where they cannot be had,
     the tests that need them are skipped."""
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         give_up(server, f"not on this machine, which is no Debian that could bring it: install {packages[0]}")
@@ -37,11 +37,25 @@ def unpacked(server: str, *packages: str, suite: str = "") -> Path:
         atexit.register(shutil.rmtree, place, ignore_errors=True)
         place.chmod(0o755)  # some servers run as another user
         for package in fetched:
+            if alone and package.name.partition("_")[0] not in packages:
+                continue
             _run(place, "dpkg-deb", "--extract", str(package), str(place))
     except subprocess.CalledProcessError as error:
         give_up(server, f"apt-get did not bring {packages[0]}: {error.stderr[-500:]}", registry_silent=True)
     except (OSError, subprocess.TimeoutExpired) as error:
         give_up(server, f"apt-get did not bring {packages[0]}: {error}", registry_silent=True)
+    return place
+
+
+def kept(server: str, package: str) -> Path:
+    """A root folder with this package alone, for programs that need nothing else; unpacked once for all runs from this folder."""
+    place = CACHE / "debian" / package / "root"
+    if not (place / WHOLE).exists():
+        root = unpacked(server, package, alone=True)
+        with once(package):
+            if not (place / WHOLE).exists():
+                shutil.copytree(root, place, symlinks=True, dirs_exist_ok=True)
+                (place / WHOLE).touch()
     return place
 
 

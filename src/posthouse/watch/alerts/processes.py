@@ -1,0 +1,153 @@
+"""Alerts on what takes its time: sagas, timers, schedules and read models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from posthouse.watch.alerts.alert import Alert, Case, Thresholds, given, lasting
+from posthouse.watch.promql import Promql
+
+OF = ("service", "saga")
+
+
+def ended(ask: Promql, over: Thresholds) -> Sequence[Alert]:
+    """`ask` may use the names of a platform."""
+    partial = ask.grown("saga_ended_total", *OF, window=900, outcome="partial")
+    saga = f"{{{{ $labels.{ask.label('saga_ended_total', 'saga')} }}}}"
+    return (
+        Alert(
+            name="saga_partial_rate",
+            expr=f"{partial} / {ask.grown('saga_ended_total', *OF, window=900)} > {over.saga_partial_share:g}",
+            hold=900,
+            severity="ticket",
+            owner="service, product",
+            page="sagas",
+            by=OF,
+            summary=f"Many sagas {saga} end in part",
+            description=f"{{{{ $value | humanizePercentage }}}} of the sagas {saga} that came to rest in a quarter of an hour did so "
+            "with a part undone.",
+            when=f"more than {over.saga_partial_share:.0%} of the sagas that came to rest did so with a part undone",
+            fires=Case(
+                [
+                    given("saga_ended_total", "0+2x60", outcome="partial"),
+                    given("saga_ended_total", "0+98x60", outcome="completed"),
+                ],
+                after=40,
+            ),
+            quiet=Case(
+                [
+                    given("saga_ended_total", "0+1x60", outcome="partial"),
+                    given("saga_ended_total", "0+99x60", outcome="completed"),
+                ],
+                after=40,
+            ),
+            ask=ask,
+        ),
+    )
+
+
+def sagas(ask: Promql, over: Thresholds) -> Sequence[Alert]:
+    oldest = "saga_oldest_seconds"
+    slow = ask.worst(oldest, *OF, "state", state=("running", "awaited"))
+    undoing = ask.worst(oldest, *OF, "state", state="compensating")
+    return (
+        Alert(
+            name="saga_dead",
+            expr=f"{ask.worst('saga_instances', *OF, state='compensation_failed')} > 0",
+            hold=60,
+            severity="page",
+            owner="service, product",
+            page="sagas",
+            by=OF,
+            summary="A saga {{ $labels.saga }} could not undo what it did",
+            description="{{ $value }} sagas {{ $labels.saga }} of {{ $labels.service }} failed to compensate: what should be undone, "
+            "as a payment, stands until a person decides.",
+            when="a saga could not undo what it did",
+            fires=Case([given("saga_instances", lasting(1), state="compensation_failed")]),
+            quiet=Case([given("saga_instances", lasting(1), state="compensating")]),
+        ),
+        Alert(
+            name="saga_partial",
+            expr=f"{ask.worst('saga_instances', *OF, state='partial')} > 0",
+            hold=900,
+            severity="ticket",
+            owner="service, product",
+            page="sagas",
+            by=OF,
+            summary="A saga {{ $labels.saga }} rests with a part undone",
+            description="{{ $value }} sagas {{ $labels.saga }} of {{ $labels.service }} are partial and wait for an operator.",
+            when="a saga rests with a part undone for a quarter of an hour",
+            fires=Case([given("saga_instances", lasting(1), state="partial")]),
+            quiet=Case([given("saga_instances", "1x14 0x60", state="partial")], after=16),
+        ),
+        Alert(
+            name="saga_stands_still",
+            expr=f"{slow} > {over.saga_seconds:g} or {undoing} > {over.saga_undo_seconds:g}",
+            hold=300,
+            severity="ticket",
+            page="sagas",
+            by=(*OF, "state"),
+            summary="A saga {{ $labels.saga }} takes very long",
+            description="A saga {{ $labels.saga }} of {{ $labels.service }} has been {{ $labels.state }} for "
+            "{{ $value | humanizeDuration }}.",
+            when=f"a saga is running or awaited for more than {over.saga_seconds:g} s, or compensating for more than "
+            f"{over.saga_undo_seconds:g} s",
+            fires=Case(
+                [given(oldest, lasting(over.saga_undo_seconds + 1), state="compensating")],
+                labels={"state": "compensating"},
+            ),
+            quiet=Case([given(oldest, lasting(over.saga_undo_seconds + 1), state="running")]),
+        ),
+    )
+
+
+def in_time(ask: Promql, over: Thresholds) -> Sequence[Alert]:
+    model = ("service", "projection")
+    fresh, budget = ask.worst("projection_freshness_seconds", *model), ask.worst("projection_budget_seconds", *model)
+    return (
+        Alert(
+            name="timers_overdue",
+            expr=f"{ask.worst('timers_overdue_seconds', 'service')} > {over.timers_seconds:g}",
+            hold=300,
+            severity="page",
+            page="time",
+            by=("service",),
+            summary="Timers and deadlines of {{ $labels.service }} do not fire",
+            description="A timer of {{ $labels.service }} has been due for {{ $value | humanizeDuration }}.",
+            when=f"a timer or a deadline is due for more than {over.timers_seconds:g} s",
+            fires=Case([given("timers_overdue_seconds", lasting(over.timers_seconds + 1))]),
+            quiet=Case([given("timers_overdue_seconds", lasting(over.timers_seconds))]),
+        ),
+        Alert(
+            name="schedule_overdue",
+            expr=f"{ask.worst('schedule_overdue_seconds', 'service', 'schedule')} > {over.schedule_seconds:g}",
+            hold=300,
+            severity="ticket",
+            page="time",
+            by=("service", "schedule"),
+            summary="{{ $labels.schedule }} of {{ $labels.service }} did not run",
+            description="The moment of the schedule {{ $labels.schedule }} came {{ $value | humanizeDuration }} ago, and nobody has "
+            "begun its run.",
+            when=f"nobody has begun a run whose moment came more than {over.schedule_seconds:g} s ago",
+            fires=Case([given("schedule_overdue_seconds", lasting(over.schedule_seconds + 1))]),
+            quiet=Case([given("schedule_overdue_seconds", lasting(over.schedule_seconds))]),
+        ),
+        Alert(
+            name="projection_stale",
+            expr=f"{fresh} > {budget} or ({fresh} > {over.projection_seconds:g} unless {budget})",
+            hold=300,
+            severity="ticket",
+            page="read-models",
+            by=model,
+            summary="The read model {{ $labels.projection }} is old",
+            description="What readers of {{ $labels.projection }} see is {{ $value | humanizeDuration }} old, which is more than its "
+            "budget.",
+            when=f"it is older than its `lag_budget`; {over.projection_seconds:g} s where none is declared",
+            fires=Case(
+                [given("projection_freshness_seconds", lasting(6)), given("projection_budget_seconds", lasting(5))]
+            ),
+            quiet=Case(
+                [given("projection_freshness_seconds", lasting(5)), given("projection_budget_seconds", lasting(5))]
+            ),
+        ),
+    )
