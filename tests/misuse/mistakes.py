@@ -1743,6 +1743,55 @@ def count(event, model): ...""",
     ],
     "Commands": [
         Mistake("run without target", "posthouse run", "Missing argument 'TARGET'."),
+        Mistake(
+            "http port alone",
+            "posthouse run shop --http 9464",
+            "posthouse: --http 9464: say for whom: 127.0.0.1:9464 for this host alone, 0.0.0.0:9464 for whoever reaches it",
+        ),
+        Mistake(
+            "http colon and port",
+            "posthouse watch shop --http :9464",
+            "posthouse: --http :9464: say for whom: 127.0.0.1:9464 for this host alone, 0.0.0.0:9464 for whoever reaches it",
+        ),
+        Mistake(
+            "http without port",
+            "posthouse run shop --http localhost",
+            "posthouse: --http localhost: the port is missing: write localhost:9464",
+        ),
+        Mistake(
+            "http url",
+            "posthouse run shop --http http://localhost:9464/metrics",
+            "posthouse: --http http://localhost:9464/metrics: it is HOST:PORT, without http://: write localhost:9464",
+        ),
+        Mistake(
+            "http six without brackets",
+            "posthouse run shop --http ::1:9464",
+            "posthouse: --http ::1:9464: an address with colons stands in brackets: write [::1]:9464",
+        ),
+        Mistake(
+            "http large port",
+            "posthouse run shop --http 127.0.0.1:94640",
+            "posthouse: --http 127.0.0.1:94640: a port is a number from 0 to 65535, not '94640'",
+        ),
+        Mistake(
+            "http of another host",
+            "posthouse run shop --http 192.0.2.1:9464",
+            "posthouse: --http 192.0.2.1:9464: 192.0.2.1 is no address of this host",
+        ),
+        Mistake(
+            "metrics prefix",
+            "posthouse run shop --http 127.0.0.1:0 --prefix my-shop",
+            "posthouse: no metric can begin with the prefix 'my-shop': a letter, then letters, digits and _",
+        ),
+        Mistake(
+            "metrics prefix in the environment",
+            """\
+$POSTHOUSE_METRICS_PREFIX=9lives
+posthouse watch shop --http 127.0.0.1:0""",
+            "posthouse: no metric can begin with the prefix '9lives'",
+        ),
+        Mistake("watch misspelled", "posthouse watch shpo", "or among the installed ones. Did you mean 'shop'?"),
+        Mistake("watch nothing", "posthouse watch shop --http 127.0.0.1:0", "shop.db is not there."),
         Mistake("two same services", "posthouse check shop plain", "posthouse: two services are called 'orders'"),
         Mistake("outbox", "posthouse outbox stuck shpo", "No such command 'stuck'."),
         Mistake(

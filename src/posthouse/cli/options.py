@@ -12,3 +12,11 @@ By = Annotated[
 ]
 Why = Annotated[str, typer.Option(help="Why, for the operators' log: see `posthouse actions`.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Prefix = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORD",
+        help="Serve the names that a platform gave to some figures as well, beginning with this. "
+        "Default: POSTHOUSE_METRICS_PREFIX.",
+    ),
+]

@@ -7,13 +7,16 @@ import dataclasses
 import enum
 import logging
 import os
+import socket
 from collections.abc import Collection, Sequence
+from contextlib import AsyncExitStack
 from typing import Annotated, Literal, NamedTuple
 
 import typer
 
 from posthouse.app import App, apps_of
 from posthouse.cli.logs import Level, log_to_stderr
+from posthouse.cli.options import Prefix
 from posthouse.cli.signals import stopping
 from posthouse.cli.target import Targets, load_all
 from posthouse.cli.watchdog import Watchdog, end_process
@@ -22,6 +25,8 @@ from posthouse.redaction import redacted
 from posthouse.runtime import PARTS, Part
 from posthouse.starting import prepared
 from posthouse.store import RelaySource
+from posthouse.watch.address import listening, parsed
+from posthouse.watch.serving import prefix_of, serving
 
 log = logging.getLogger("posthouse.run")
 
@@ -36,6 +41,9 @@ CLOSING = 10.0
 
 STOP_WITHIN = 25.0
 """Seconds from SIGTERM to the end: supervisors often kill after 30."""
+
+STARTING = "it has not begun to run: it opens its stores and brokers"
+STOPPING = "it was asked to stop, and finishes what is in flight"
 
 
 class PartName(enum.StrEnum):
@@ -85,6 +93,14 @@ def run(
             "Default: what the service says, else refuse.",
         ),
     ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Serve /metrics, /healthz, /readyz and /scale there, as at 127.0.0.1:9464; port 0 takes any that is free.",
+        ),
+    ] = None,
+    prefix: Prefix = None,
     log_level: Annotated[Level, typer.Option(help="The least severe line that is logged.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per log line.")] = False,
 ) -> None:
@@ -97,6 +113,7 @@ def run(
     for option, seconds in (("--stall-exit", stall_exit), ("--stop-within", stop_within)):
         if seconds is not None and seconds <= 0:
             raise ConfigurationError(f"{option} takes seconds above 0, not {seconds:g}")
+    address, prefix = None if http is None else parsed(http), prefix_of(prefix)
     services = load_all(targets)
     log_to_stderr(log_level, as_json=log_json)
     apps = apps_of(services)
@@ -104,16 +121,19 @@ def run(
         for app in apps:
             app.settings = dataclasses.replace(app.settings, saga_misfits=saga_misfits)
     limit = longest_deadline(apps) + GRACE if stall_exit is None else stall_exit
-    plan = Plan([part for part in PARTS if not only or part in only], relay, wait)
+    listener = None if address is None else listening(address)
+    plan = Plan([part for part in PARTS if not only or part in only], relay, wait, listener, prefix)
     asyncio.run(_serve(apps, plan, limit, stop_within))
 
 
 class Plan(NamedTuple):
-    """What to run, and whether to wait for what is away at the start."""
+    """What to run, whether to wait for what is away at the start, and where to serve the figures, if anywhere."""
 
     only: Collection[Part]
     relay: RelaySource | None
     wait: bool
+    listener: socket.socket | None
+    prefix: str
 
 
 async def _serve(apps: Sequence[App], plan: Plan, limit: float, budget: float) -> None:
@@ -139,21 +159,35 @@ async def _within(budget: float, work: asyncio.Task[None], stop: asyncio.Event) 
 
 
 async def _work(apps: Sequence[App], plan: Plan, stop: asyncio.Event) -> None:
+    begun = asyncio.Event()
+
+    def waits() -> str:
+        return STOPPING if stop.is_set() else "" if begun.is_set() else STARTING
+
     try:
-        places = [
-            f"on {redacted(app.opened.ports.store_url)}, through {redacted(app.opened.ports.broker_url)}"
-            for app in apps
-        ]
-        relay = plan.relay if "relay" in plan.only else "poll"
-        runtimes = await prepared([app.opened for app in apps], relay, stop, wait=plan.wait)
-        if runtimes:
-            for app, place in zip(apps, places, strict=True):
-                log.info("%s: %s %s", app.opened.name, ", ".join(plan.only), place)
-        async with asyncio.TaskGroup() as group:
-            for runtime in runtimes:
-                group.create_task(runtime.run(stop, plan.only))
+        async with AsyncExitStack() as around:
+            if plan.listener is not None:
+                await around.enter_async_context(
+                    serving(plan.listener, apps, runs=True, waits=waits, prefix=plan.prefix)
+                )
+            await _run(apps, plan, stop, begun)
     finally:
         await _close(apps)
+
+
+async def _run(apps: Sequence[App], plan: Plan, stop: asyncio.Event, begun: asyncio.Event) -> None:
+    places = [
+        f"on {redacted(app.opened.ports.store_url)}, through {redacted(app.opened.ports.broker_url)}" for app in apps
+    ]
+    relay = plan.relay if "relay" in plan.only else "poll"
+    runtimes = await prepared([app.opened for app in apps], relay, stop, wait=plan.wait)
+    if runtimes:
+        begun.set()
+        for app, place in zip(apps, places, strict=True):
+            log.info("%s: %s %s", app.opened.name, ", ".join(plan.only), place)
+    async with asyncio.TaskGroup() as group:
+        for runtime in runtimes:
+            group.create_task(runtime.run(stop, plan.only))
 
 
 async def _close(apps: Sequence[App]) -> None:

@@ -16,7 +16,7 @@ from posthouse.watch.beat import Seen
 from posthouse.watch.http import Answer, Request, said
 from posthouse.watch.prometheus import checked_prefix, render
 from posthouse.watch.samples import Sample
-from posthouse.watch.scale import Scaling, scale_answer
+from posthouse.watch.scale import Scaling
 
 log = logging.getLogger("posthouse.watch")
 
@@ -63,9 +63,11 @@ class Pages:
         """The page that is asked for; with words where there is none."""
         if (page := self._pages.get(request.path)) is not None:
             return await page(request)
-        hint = did_you_mean(request.path, PATHS).removeprefix(" ") if request.path != "/" else "There are:"
-        shown = [f"{path:10}{what}" for path, what in PATHS.items()]
-        return said(404, f"there is no page {request.path}. {hint}", *shown)
+        close = did_you_mean(request.path, PATHS)
+        hint = close if close.startswith(" Did") else " There are:"
+        return said(
+            404, f"there is no page {request.path}.{hint}", *(f"{path:10}{what}" for path, what in PATHS.items())
+        )
 
     async def _metrics(self, request: Request) -> Answer:
         silent = self._seen().silent
@@ -92,7 +94,7 @@ class Pages:
         ready = not why and all(health.ready for health in seen.health.values())
         lines = [
             *([why] if why else []),
-            *(f"{name}: {_part(part)}" for name, health in seen.health.items() for part in health.parts),
+            *(f"{name}, {_part(part)}" for name, health in seen.health.items() for part in health.parts),
         ]
         return _worded(request, ready, "ready", lines, {"why": why, "apps": seen.health})
 
@@ -104,7 +106,7 @@ class Pages:
             scale = self._scaling.look(await self._standing.latest(), self._standing.at)
         except Unanswered as error:
             return _json(503, {"unknown": str(error)})
-        return _json(*scale_answer(scale, request.query))
+        return _json(*self._scaling.answer(scale, request.query))
 
 
 def _silence(seen: Seen) -> str:
@@ -112,10 +114,8 @@ def _silence(seen: Seen) -> str:
 
 
 def _part(part: PartHealth) -> str:
-    if part.state == "waiting":
-        since = "" if part.since is None else f" for {span(max(0.0, time.time() - part.since))}"
-        return f"{part.name} waits{since}: {part.reason}"
-    return f"{part.name} {'is starting' if part.state == 'starting' else 'is ready'}"
+    since = "" if part.since is None else f" for {span(max(0.0, time.time() - part.since))}"
+    return f"{part.name}: {f'waits{since}: {part.reason}' if part.state == 'waiting' else part.state}"
 
 
 def _worded(

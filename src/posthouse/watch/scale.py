@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from posthouse.app import App
 from posthouse.errors import did_you_mean
 from posthouse.watch.samples import Sample
 
@@ -17,13 +18,14 @@ NO_BROKER = "the broker of {} did not answer: nobody knows what waits there"
 UNCOUNTED = "the broker cannot count what waits for it in {}"
 
 Place = tuple[str, str]
-"""A service and one of its consumers; the relay of a service has no consumer."""
+"""An App and one of its consumers; its relay has no consumer."""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits for one consumer, or for the relay of a service. None: nobody knows; of a backlog `unknown` says why."""
+    """What waits for one consumer, or for the relay of an App. None: nobody knows; of a backlog `unknown` says why."""
 
     service: str
+    """Whose it is; the services of an App share a relay."""
     backlog: int | None
     """Events that can be worked on now. Of a consumer: in flight, or due to be tried again. Of a relay: not sent."""
     workers: int | None
@@ -36,36 +38,58 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
-    """By the names of consumers, and of services."""
+    """By the names of consumers, and of Apps: that of its service, or of all its services."""
 
     consumers: Mapping[str, Work]
     relays: Mapping[str, Work]
 
 
 class Scaling:
-    """Makes a Scale of each look at the stores, and remembers those of the last minute. `consumers` are those that there must be,
-    each with its service, whatever a look has found."""
+    """Makes a Scale of each look at the stores of some Apps, and remembers those of the last minute."""
 
-    def __init__(self, consumers: Mapping[str, str]) -> None:
-        self._consumers = dict(consumers)
+    def __init__(self, apps: Sequence[App]) -> None:
+        self._consumers = {
+            consumer: (app.opened.name, service.name)
+            for app in apps
+            for service in app.services
+            for consumer in service.declared.consumers
+        }
+        self._apps = {service.name: app.opened.name for app in apps for service in app.services}
         self._looks: deque[tuple[float, Mapping[Place, float]]] = deque()
 
     def look(self, samples: Sequence[Sample], at: float) -> Scale:
         """`at`: when that was, in seconds of a clock that never goes back."""
-        figures = _Figures(samples)
+        figures = _Figures(samples, self._apps)
         if not self._looks or at > self._looks[-1][0]:
             self._looks.append((at, figures.done()))
         while len(self._looks) > 2 and self._looks[1][0] <= at - MINUTE:
             self._looks.popleft()
-        self._consumers |= figures.consumers
-        services = figures.services | set(self._consumers.values())
         return Scale(
-            consumers={name: self._work(figures, (service, name)) for name, service in sorted(self._consumers.items())},
-            relays={service: self._work(figures, (service, "")) for service in sorted(services)},
+            consumers={
+                name: self._work(figures, (app, name), service)
+                for name, (app, service) in sorted(self._consumers.items())
+            },
+            relays={app: self._work(figures, (app, ""), app) for app in sorted({*self._apps.values()})},
         )
 
-    def _work(self, figures: _Figures, place: Place) -> Work:
-        service, _ = place
+    def answer(self, scale: Scale, query: Mapping[str, str]) -> tuple[int, object]:
+        """The status and the value: all of it, or what the query asks for. 503 where a backlog is not known: an autoscaler keeps
+        what it has then, and does not take the workers away."""
+        relays = {**scale.relays, **{service: scale.relays[app] for service, app in self._apps.items()}}
+        kinds: Mapping[str, Mapping[str, Work]] = {"consumer": scale.consumers, "relay": relays}
+        if strange := sorted(set(query) - set(kinds)):
+            hint = did_you_mean(strange[0], kinds)
+            return 404, {"unknown": f"/scale takes consumer and relay, not {strange[0]!r}.{hint}"}
+        if len(query) > 1:
+            return 400, {"unknown": "/scale takes a consumer or a relay, one of them"}
+        for kind, name in query.items():
+            if (work := kinds[kind].get(name)) is None:
+                return 404, {"unknown": f"there is no {kind} {name!r} here.{did_you_mean(name, kinds[kind])}"}
+            return (200 if work.backlog is not None else 503), work
+        known = all(work.backlog is not None for of in kinds.values() for work in of.values())
+        return (200 if known else 503), scale
+
+    def _work(self, figures: _Figures, place: Place, service: str) -> Work:
         if unknown := figures.unknown(place):
             return Work(service=service, backlog=None, workers=None, rate=None, drain_seconds=None, unknown=unknown)
         backlog, rate = figures.backlog(place), self._rate(place)
@@ -84,34 +108,33 @@ class Scaling:
 
 
 class _Figures:
-    """Samples by their names, summed over topics."""
+    """Samples by their names, of all topics and services of an App together."""
 
-    def __init__(self, samples: Sequence[Sample]) -> None:
+    def __init__(self, samples: Sequence[Sample], apps: Mapping[str, str]) -> None:
         self._of: dict[str, dict[Place, float]] = defaultdict(lambda: defaultdict(float))
         self._topics: dict[str, dict[Place, set[str]]] = defaultdict(lambda: defaultdict(set))
-        for sample in samples:
-            if isinstance(sample.value, int | float) and sample.labels.get("part", "relay") == "relay":
-                place = (sample.labels.get("service", ""), sample.labels.get("consumer", ""))
-                self._of[sample.metric][place] += sample.value
-                self._topics[sample.metric][place].add(sample.labels.get("topic", ""))
-
-    @property
-    def services(self) -> set[str]:
-        return {service for service, _ in self._of["store_up"]}
-
-    @property
-    def consumers(self) -> dict[str, str]:
-        return {consumer: service for service, consumer in self._of["consumer_unknown"]}
+        self._relays: dict[str, int] = defaultdict(int)
+        for metric, labels, value in ((one.metric, one.labels, one.value) for one in samples):
+            service = labels.get("service", "")
+            place = (apps.get(service, service), labels.get("consumer", ""))
+            if metric == "workers":
+                if labels["part"] == "relay" and isinstance(
+                    value, int | float
+                ):  # each of its services may have named it
+                    self._relays[place[0]] = max(self._relays[place[0]], round(value))
+            elif isinstance(value, int | float):
+                self._of[metric][place] += value
+                self._topics[metric][place].add(labels.get("topic", ""))
 
     def unknown(self, place: Place) -> str:
         """Why nobody knows what waits there."""
-        service, consumer = place
-        if not self._of["store_up"].get((service, "")):
-            return NO_STORE.format(service)
+        app, consumer = place
+        if not self._of["store_up"].get((app, "")):
+            return NO_STORE.format(app)
         if not consumer:
             return ""
-        if not self._of["broker_up"].get((service, "")):
-            return NO_BROKER.format(service)
+        if not self._of["broker_up"].get((app, "")):
+            return NO_BROKER.format(app)
         uncounted = self._topics["consumer_unknown"][place] - self._topics["consumer_in_flight"][place]
         if uncounted or not self._topics["consumer_in_flight"][place]:
             return UNCOUNTED.format(", ".join(sorted(uncounted)) or "its topics")
@@ -122,7 +145,7 @@ class _Figures:
         return round(sum(self._of[name].get(place, 0.0) for name in names))
 
     def workers(self, place: Place) -> int:
-        return round(self._of["consumer_workers" if place[1] else "workers"].get(place, 0.0))
+        return round(self._of["consumer_workers"].get(place, 0.0)) if place[1] else self._relays[place[0]]
 
     def done(self) -> Mapping[Place, float]:
         """What was applied, and sent, ever."""
@@ -131,21 +154,3 @@ class _Figures:
             for place, number in self._of["outbox_committed_total"].items()
         }
         return {**self._of["consumer_applied_total"], **sent}
-
-
-def scale_answer(scale: Scale, query: Mapping[str, str]) -> tuple[int, object]:
-    """The status and the value: all of it, or what the query asks for. 503 where a backlog is not known: an autoscaler keeps
-    what it has then, and does not take the workers away."""
-    kinds: Mapping[str, Mapping[str, Work]] = {"consumer": scale.consumers, "relay": scale.relays}
-    if strange := sorted(set(query) - set(kinds)):
-        return 404, {
-            "unknown": f"/scale takes consumer and relay, not {strange[0]!r}.{did_you_mean(strange[0], kinds)}"
-        }
-    if len(query) > 1:
-        return 400, {"unknown": "/scale takes a consumer or a relay, one of them"}
-    for kind, name in query.items():
-        if (work := kinds[kind].get(name)) is None:
-            return 404, {"unknown": f"there is no {kind} {name!r} here.{did_you_mean(name, kinds[kind])}"}
-        return (200 if work.backlog is not None else 503), work
-    known = all(work.backlog is not None for of in kinds.values() for work in of.values())
-    return (200 if known else 503), scale

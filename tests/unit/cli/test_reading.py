@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from typer.main import get_command
 
+from posthouse.app import apps_of
 from posthouse.cli import app
+from posthouse.cli.target import load
 from posthouse.cli.verbs import VERBS
+from posthouse.watch.address import Address, address_of, listening
+from posthouse.watch.serving import serving
 from tests.unit.cli.conftest import SHOP, Project
 
 MORE = """
@@ -134,6 +140,7 @@ OTHERS = {
     "quickstart": "makes a folder of its own",
     "new": "makes a project",
     "run": "runs",
+    "watch": "serves until it is ended; what it makes is asked below",
     "saga draw": "opens nothing",
     "saga replay": "opens nothing",
     "catalog freeze": "writes the files that it is asked for",
@@ -239,3 +246,31 @@ def test_a_log_that_is_not_there_is_named_and_not_made(poisoned: Project) -> Non
     assert poisoned.run("topology", "plan", "shop").exit_code == 2
     assert poisoned.run("doctor", "shop").exit_code == 1, "events were sent to it"
     assert listing(poisoned.folder) == before
+
+
+def test_a_watch_makes_nothing(poisoned: Project) -> None:
+    """One that is looked at while it serves."""
+    files, rows = listing(poisoned.folder), contents(poisoned.folder)
+
+    async def watch() -> str:
+        apps = apps_of([load("shop")])
+        listener = listening(Address("127.0.0.1", 0))
+        async with serving(listener, apps, runs=False), httpx.AsyncClient() as client:
+            scraped = await client.get(f"http://{address_of(listener)}/metrics")
+        for one in apps:
+            await one.aclose()
+        return scraped.text
+
+    poisoned.forget()
+    scraped = asyncio.run(watch())
+    assert 'posthouse_store_up{service="orders"} 1.0' in scraped
+    assert (listing(poisoned.folder), contents(poisoned.folder)) == (files, rows)
+
+
+def test_a_watch_of_nothing_ends_and_makes_nothing(project: Project) -> None:
+    (project.folder / "order.db").touch()
+    before = listing(project.folder)
+    result = project.run("watch", "shop", "--http", "127.0.0.1:0")
+    assert result.exit_code == 2, result.output
+    assert f"{project.folder / 'orders.db'} is not there. Did you mean 'order.db'?" in " ".join(result.output.split())
+    assert listing(project.folder) == before

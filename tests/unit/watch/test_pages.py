@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from posthouse import App, Service
 from posthouse.errors import ConfigurationError
 from posthouse.health import Health, PartHealth
 from posthouse.watch.asking import Asked
@@ -51,7 +52,7 @@ def pages(
         waits=lambda: waits,
         process=lambda: [Sample("build_info", {"version": "1"}, 1)],
         standing=Asked(source.read, asyncio.get_running_loop(), within=0.1),
-        scaling=Scaling({}),
+        scaling=Scaling([App(Service("shop"), store="sqlite://", broker="memory://")]),
         prefix=prefix,
     )
 
@@ -124,10 +125,10 @@ async def test_readiness_says_in_words_what_each_part_waits_for() -> None:
     assert answer.status == 503
     assert text(answer).splitlines() == [
         "not ready",
-        "hotel: store is ready",
-        "shop: store waits for 12 s: connection refused",
-        "shop: broker is starting",
-        "shop: relay is ready",
+        "hotel, store: ready",
+        "shop, store: waits for 12 s: connection refused",
+        "shop, broker: starting",
+        "shop, relay: ready",
     ]
     answer = await waiting.answer(Request("/readyz", headers={"accept": "application/json"}))
     said = json.loads(answer.body)

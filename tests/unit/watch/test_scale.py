@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from posthouse import App, Event, Payload, Service
 from posthouse.watch.samples import Sample
-from posthouse.watch.scale import Scale, Scaling, Work, scale_answer
+from posthouse.watch.scale import Scale, Scaling, Work
 
-BILLING = {"service": "shop", "consumer": "shop.billing"}
+BILLING = {"service": "billing", "consumer": "billing"}
+APP = {"service": "shop, billing"}
 
 
 def figures(
@@ -22,9 +24,9 @@ def figures(
     store: int = 1,
     broker: int = 1,
 ) -> Sequence[Sample]:
-    """As they are read of one service with one consumer of two topics; an `in_flight` of None is not known in one of them."""
+    """As they are read of one App with one consumer of two topics; an `in_flight` of None is not known in one of them."""
     shop = {"service": "shop"}
-    up = [Sample("store_up", shop, store), Sample("broker_up", shop, broker)]
+    up = [Sample("store_up", APP, store), Sample("broker_up", APP, broker)]
     if not store:
         return up[:1]
     counted = [
@@ -36,7 +38,9 @@ def figures(
         Sample("consumer_workers", BILLING, 3),
         Sample("outbox_unsent", {**shop, "topic": "orders"}, unsent),
         Sample("outbox_committed_total", {**shop, "topic": "orders"}, committed),
+        Sample("outbox_unsent", {**APP, "topic": "(others)"}, 1),
         Sample("workers", {**shop, "part": "relay"}, 2),
+        Sample("workers", {"service": "billing", "part": "relay"}, 2),
         Sample("workers", {**shop, "part": "consumers"}, 5),
     ]
     if in_flight is not None and broker:
@@ -46,11 +50,20 @@ def figures(
 
 @pytest.fixture
 def scaling() -> Scaling:
-    return Scaling({"shop.billing": "shop"})
+    shop, billing = Service("shop"), Service("billing")
+
+    @shop.event("order.placed.v1", key="order")
+    class OrderPlaced(Payload):
+        order: str
+
+    @billing.on(OrderPlaced)
+    async def bill(event: Event[OrderPlaced]) -> None: ...
+
+    return Scaling([App(shop, billing, store="sqlite://", broker="memory://")])
 
 
 def billing(scale: Scale) -> Work:
-    return scale.consumers["shop.billing"]
+    return scale.consumers["billing"]
 
 
 def test_a_backlog_is_what_is_in_flight_in_all_topics_and_what_is_due(scaling: Scaling) -> None:
@@ -88,14 +101,14 @@ def test_where_nothing_moves_nobody_knows_when_it_is_done(scaling: Scaling) -> N
 
 
 def test_what_has_no_backlog_is_done_now(scaling: Scaling) -> None:
-    relay = scaling.look(figures(), at=0).relays["shop"]
-    assert (relay.backlog, relay.drain_seconds) == (0, 0.0)
+    work = billing(scaling.look(figures(in_flight=-1), at=0))
+    assert (work.backlog, work.drain_seconds) == (0, 0.0)
 
 
 def test_the_work_of_a_relay_is_what_is_not_sent(scaling: Scaling) -> None:
     scaling.look(figures(unsent=10, committed=10), at=0)
-    relay = scaling.look(figures(unsent=30, committed=50), at=10).relays["shop"]
-    assert (relay.backlog, relay.workers, relay.rate, relay.drain_seconds) == (30, 2, 2.0, 15.0)
+    relay = scaling.look(figures(unsent=30, committed=50), at=10).relays["shop, billing"]
+    assert (relay.backlog, relay.workers, relay.rate, relay.drain_seconds) == (31, 2, 2.0, 15.5)
 
 
 def test_a_counter_that_went_back_is_no_rate_below_0(scaling: Scaling) -> None:
@@ -106,9 +119,9 @@ def test_a_counter_that_went_back_is_no_rate_below_0(scaling: Scaling) -> None:
 @pytest.mark.parametrize(
     ("samples", "why"),
     [
-        ([], "the store of shop did not answer"),
-        (figures(store=0), "the store of shop did not answer"),
-        (figures(broker=0), "the broker of shop did not answer"),
+        ([], "the store of shop, billing did not answer"),
+        (figures(store=0), "the store of shop, billing did not answer"),
+        (figures(broker=0), "the broker of shop, billing did not answer"),
         (figures(in_flight=None), "the broker cannot count what waits for it in orders"),
     ],
 )
@@ -116,39 +129,32 @@ def test_what_nobody_knows_is_an_error_and_never_0(scaling: Scaling, samples: Se
     scale = scaling.look(samples, at=0)
     assert billing(scale).backlog is None
     assert why in billing(scale).unknown
-    status, value = scale_answer(scale, {"consumer": "shop.billing"})
-    assert (status, value) == (503, billing(scale))
-    assert scale_answer(scale, {})[0] == 503
-
-
-def test_a_consumer_that_was_seen_once_stays_known(scaling: Scaling) -> None:
-    generation = {"service": "shop", "consumer": "shop.listings.g1", "topic": "orders"}
-    more = [Sample("consumer_unknown", generation, 0), Sample("consumer_in_flight", generation, 7)]
-    assert scaling.look([*figures(), *more], at=0).consumers["shop.listings.g1"].backlog == 7
-    assert scaling.look(figures(store=0), at=1).consumers["shop.listings.g1"].backlog is None
+    assert scaling.answer(scale, {"consumer": "billing"}) == (503, billing(scale))
+    assert scaling.answer(scale, {})[0] == 503
 
 
 def test_one_of_them_is_asked_for_by_its_name(scaling: Scaling) -> None:
     scale = scaling.look(figures(in_flight=4, unsent=2), at=0)
-    assert scale_answer(scale, {"consumer": "shop.billing"}) == (200, billing(scale))
-    assert scale_answer(scale, {"relay": "shop"}) == (200, scale.relays["shop"])
-    assert scale_answer(scale, {}) == (200, scale)
+    assert scaling.answer(scale, {"consumer": "billing"}) == (200, billing(scale))
+    for name in ("shop", "billing", "shop, billing"):
+        assert scaling.answer(scale, {"relay": name}) == (200, scale.relays["shop, billing"])
+    assert scaling.answer(scale, {}) == (200, scale)
 
 
 @pytest.mark.parametrize(
     ("query", "status", "why"),
     [
-        ({"consumer": "shop.biling"}, 404, "there is no consumer 'shop.biling' here. Did you mean 'shop.billing'?"),
-        ({"consumer": ""}, 404, "there is no consumer '' here. Known: shop.billing."),
+        ({"consumer": "biling"}, 404, "there is no consumer 'biling' here. Did you mean 'billing'?"),
+        ({"consumer": ""}, 404, "there is no consumer '' here. Known: billing."),
         ({"relay": "shpo"}, 404, "there is no relay 'shpo' here. Did you mean 'shop'?"),
-        ({"consumr": "shop.billing"}, 404, "/scale takes consumer and relay, not 'consumr'. Did you mean 'consumer'?"),
-        ({"consumer": "shop.billing", "relay": "shop"}, 400, "one of them"),
+        ({"consumr": "billing"}, 404, "/scale takes consumer and relay, not 'consumr'. Did you mean 'consumer'?"),
+        ({"consumer": "billing", "relay": "shop"}, 400, "one of them"),
     ],
 )
 def test_what_is_misspelled_is_an_error_with_the_right_word(
     scaling: Scaling, query: dict[str, str], status: int, why: str
 ) -> None:
-    answered, value = scale_answer(scaling.look(figures(), at=0), query)
+    answered, value = scaling.answer(scaling.look(figures(), at=0), query)
     assert answered == status
     assert isinstance(value, dict)
     assert why in value["unknown"]

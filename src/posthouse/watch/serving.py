@@ -1,0 +1,67 @@
+"""Serving: the pages of some Apps, from a thread beside their event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from posthouse.app import App
+from posthouse.health import Health
+from posthouse.watch.asking import Asked
+from posthouse.watch.beat import Beat
+from posthouse.watch.http import Server
+from posthouse.watch.pages import Pages
+from posthouse.watch.process import samples as process_samples
+from posthouse.watch.prometheus import checked_prefix
+from posthouse.watch.scale import Scaling
+from posthouse.watch.standing import Standing
+
+log = logging.getLogger("posthouse.run")
+
+PREFIX = "POSTHOUSE_METRICS_PREFIX"
+OPEN = "whoever reaches %s can read the figures there: they name services, consumers and topics, and no tenant or event"
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    listener: socket.socket,
+    apps: Sequence[App],
+    *,
+    runs: bool,
+    waits: Callable[[], str] = str,
+    prefix: str | None = None,
+) -> AsyncIterator[None]:
+    """Serve while the block lasts, from a thread beside the loop of the Apps. `runs`: they run here, so that there are figures of
+    this process, and a health. `waits` says why no work may come yet, and nothing when it may."""
+    opened = {app.opened.name: app.opened for app in apps}  # held fast: one that was closed would open again
+
+    def health() -> Mapping[str, Health]:
+        return {name: one.health() for name, one in opened.items()} if runs else {}
+
+    beat, standing = Beat(health), Asked(Standing(apps).samples, asyncio.get_running_loop())
+    pages = Pages(
+        seen=beat.seen,
+        waits=waits,
+        process=lambda: process_samples(apps) if runs else (),
+        standing=standing,
+        scaling=Scaling(apps),
+        prefix=prefix_of(prefix),
+    )
+    server = Server(listener, pages.answer)
+    log.info("figures at http://%s/metrics, beside /healthz, /readyz and /scale", server.address)
+    if server.address.public:
+        log.warning(OPEN, server.address)
+    try:
+        with beat.beating(), server.serving():
+            yield
+    finally:
+        await standing.aclose()
+
+
+def prefix_of(given: str | None) -> str:
+    """What a platform's names begin with: as it was given, or as the environment says. ConfigurationError for what cannot be."""
+    return checked_prefix(os.environ.get(PREFIX, "") if given is None else given)
