@@ -71,7 +71,9 @@ class App:
         self.clock: Clock = clock or SystemClock()
         """The clock that everything here follows."""
         self.settings = settings or Settings()
-        seam = dataclasses.replace(seam or Seam(), tracing=Tracing(partial(_spans, tracer_provider)))
+        seam = seam or Seam()
+        if tracer_provider is not None or seam.tracing.find is None:
+            seam = dataclasses.replace(seam, tracing=Tracing(partial(_spans, tracer_provider)))
         if tenant_class is not None:
             if inspect.iscoroutinefunction(tenant_class):
                 raise ConfigurationError(

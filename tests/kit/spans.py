@@ -32,7 +32,7 @@ class Collected:
         return span
 
     def tree(self, *without: str) -> list[str]:
-        """Every span under its parent, in the order in which they began, two blanks deeper each; without those of some names."""
+        """Every span under its parent, two blanks deeper each, siblings by the alphabet; without those of some names."""
         return tree([span for span in self.spans if span.name not in without])
 
 
@@ -41,7 +41,7 @@ def tree(spans: Sequence[ReadableSpan]) -> list[str]:
     lines: list[str] = []
 
     def draw(parent: int | None, depth: int) -> None:
-        for span in spans:
+        for span in sorted(spans, key=label):
             above = span.parent.span_id if span.parent is not None and span.parent.span_id in known else None
             if above == parent:
                 lines.append("  " * depth + label(span))
@@ -62,7 +62,8 @@ def label(span: ReadableSpan) -> str:
         "saga": about.get("posthouse.saga"),
     }
     what = str(said.get(word) or "")
-    what = what.rpartition(".<locals>.")[2] if word == "process" else ".".join(what.split(".")[-3:])
+    parts = what.rpartition(".<locals>.")[2].split(".")
+    what = ".".join(parts[-2:] if word == "process" else parts[-3:])
     outcome = about.get("posthouse.outcome")
     went = "" if outcome in (None, "applied", "committed", "accepted") else f" [{outcome}]"
     return f"{word} {what}".strip() + went

@@ -91,14 +91,14 @@ class Tracing:
     """Whether this process traces. `find` is asked until it has an answer: an application may set its provider up after ours,
     or after a fork."""
 
-    __slots__ = ("_find", "spans")
+    __slots__ = ("find", "spans")
 
     def __init__(self, find: Callable[[], Spans | None] | None = None) -> None:
-        self._find = find
+        self.find = find
         self.spans: Spans | None = None
         """None: nobody looks."""
 
     def look(self) -> None:
         """Find out, where it is not known yet."""
-        if self.spans is None and self._find is not None:
-            self.spans = self._find()
+        if self.spans is None and self.find is not None:
+            self.spans = self.find()

@@ -25,23 +25,35 @@ async def record(
     """Run a statement and, if it changed a row, say the facts, in a transaction of their own; whether it did. At one stroke
     where the store can."""
     rows = [row for fact in facts for row in builder.build(fact, context)]
+    try:
+        said = await _record(store, begin, builder, context, sql, parameters, rows)
+    except BaseException as error:
+        _told(builder, rows, fate_of(error), error)
+        raise
+    _told(builder, rows, "committed" if said else "rolled back")
+    return said
+
+
+async def _record(
+    store: Store,
+    begin: Begin,
+    builder: EnvelopeBuilder,
+    context: EventContext,
+    sql: str,
+    parameters: Parameters,
+    rows: Sequence[OutboxRow],
+) -> bool:
     if len(rows) == 1 and not builder.waits:
         with builder.seam.timing.measure("transaction", builder.service) as crossing:
-            try:
-                changed = await store.append_after(sql, parameters, rows[0])
-            except BaseException as error:
-                _told(builder, rows, fate_of(error), error)
-                raise
+            changed = await store.append_after(sql, parameters, rows[0])
             crossing.outcome = OK if changed is not None else "in a block"
         if changed is not None:
-            _told(builder, rows, "committed" if changed else "rolled back")
             return changed
     async with TransactionScope(begin, context) as tx:
         found = await tx.execute(sql, parameters)
         if found or found.rowcount > 0:
             tx.append(rows)
             return True
-        _told(builder, rows, "rolled back")
         return False
 
 

@@ -22,6 +22,7 @@ from posthouse.runtime import Runtime
 from posthouse.seam import Counting, EnvelopeBuilder, EventContext, Seam
 from posthouse.seam.failures import Failures
 from posthouse.seam.frames import frame_of
+from posthouse.seam.spans import Tracing
 from posthouse.seam.timing import Timing
 from posthouse.service import Service
 from posthouse.settings import Settings
@@ -38,6 +39,7 @@ HELD_UP = 0.05
 
 _NO_TIMING, _NO_FAILURES = Timing(), Failures()
 _NO_COUNTING = Counting()
+_NO_TRACING = Tracing()
 _USER_TABLES = {
     True: """SELECT name, '"' || name || '"' FROM sqlite_master
         WHERE type = 'table' AND name NOT GLOB 'posthouse_*' AND name NOT GLOB 'sqlite_*'""",
@@ -312,5 +314,5 @@ def _works_as(services: Sequence[Service]) -> tuple[Settings, Seam]:
 def _steps(seam: Seam) -> tuple[Seam, object]:
     """What two Apps that were written alike have in common, though each has its own figures and its own line of failures."""
     return dataclasses.replace(
-        seam, timing=_NO_TIMING, counting=_NO_COUNTING, failures=_NO_FAILURES
+        seam, timing=_NO_TIMING, counting=_NO_COUNTING, failures=_NO_FAILURES, tracing=_NO_TRACING
     ), seam.failures.hook

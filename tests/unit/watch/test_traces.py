@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opentelemetry import trace
@@ -28,6 +29,7 @@ from posthouse import (
 from posthouse.clock import new_id
 from posthouse.errors import EventError
 from posthouse.events.trace import correlation_to_trace_id
+from posthouse.testing import Harness
 from tests.kit.spans import Collected, linked, place, trace_id
 from tests.kit.waiting import eventually
 
@@ -275,12 +277,12 @@ async def test_each_run_has_a_span_that_says_what_it_failed_with_in_words_withou
         await eventually(lambda: len(shop.spans) == 4, "the answer")
     assert collected.tree("posthouse.send") == [
         "create order.placed.v1",
-        "  process issue [retry]",
-        "  process issue [retry]",
         "  process issue",
         "    SELECT",
         "    create invoice.issued.v1",
         "      process note",
+        "  process issue [retry]",
+        "  process issue [retry]",
     ]
     first, second, third, _ = collected.named("posthouse.process")
     assert [(span.attributes or {})["posthouse.attempt"] for span in (first, second, third)] == [1, 2, 3]
@@ -342,6 +344,56 @@ async def test_a_fact_that_is_refused_says_so(shop: Shop, collected: Collected) 
 async def publish(shop: Shop, fact: Payload) -> None:
     async with shop.orders.transaction("t1") as tx:
         tx.publish(fact)
+
+
+# What is linked only.
+
+
+async def test_an_event_that_is_run_an_hour_later_begins_a_trace_of_its_own_and_says_its_facts_in_the_old_one(
+    shop: Shop, collected: Collected
+) -> None:
+    shop.fails = [RetryLater("tomorrow", seconds=3601.0)]
+    async with Harness(shop.orders, shop.billing) as harness:
+        await harness.publish(shop.placed(order_id="o1"))
+        await harness.advance(3601.0)
+    placed, issued = collected.named("posthouse.create")
+    first, late, note = collected.named("posthouse.process")
+    assert first.parent is not None
+    assert (first.parent.span_id, late.parent) == (place(placed).span_id, None)
+    assert linked(first) == linked(late) == [place(placed).span_id]
+    assert trace_id(late) != trace_id(first)
+    assert (trace_id(issued), linked(issued)) == (trace_id(placed), [place(late).span_id])
+    assert trace_id(note) == trace_id(placed)
+
+
+async def test_a_list_of_events_is_processed_in_one_span_that_links_to_all(shop: Shop, collected: Collected) -> None:
+    @shop.billing.on(shop.issued, consumer="lists")
+    async def archive(events: list[Event[Any]], tx: Tx) -> Payload:
+        return shop.issued(order_id="all")
+
+    async with shop.app.running(only=["relay"]):
+        async with shop.billing.transaction("t1") as tx:
+            for number in range(3):
+                tx.publish(shop.issued(order_id=f"o{number}"))
+        await eventually(lambda: collected.named("posthouse.send"))
+    await shop.app.aclose()
+    async with shop.app.running():
+        await eventually(lambda: len(collected.named("posthouse.create")) >= 4)
+    facts = collected.named("posthouse.create")
+    listed = next(s for s in collected.named("posthouse.process") if (s.attributes or {}).get("posthouse.batch.size"))
+    assert (listed.parent, (listed.attributes or {})["posthouse.batch.size"]) == (None, 3)
+    assert set(linked(listed)) == {place(fact).span_id for fact in facts[:3]}
+    assert linked(facts[3]) == [place(listed).span_id], "what it says goes on with the trace of the first of them"
+
+
+async def test_an_event_that_comes_twice_says_that_it_was_not_run_again(shop: Shop, collected: Collected) -> None:
+    async with Harness(shop.orders, shop.billing) as harness:
+        await harness.publish(shop.placed(order_id="o1"))
+        await harness.settled()
+        for stored in list(harness.broker.log.topics["orders.order"]):
+            await harness.broker.publish([stored.frame])
+        await harness.settled()
+    assert collected.tree("posthouse.send")[-1] == "  process issue [not run]"
 
 
 # Who traces.
