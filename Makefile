@@ -7,7 +7,7 @@ PEERS := .cache/peers
 RESULTS := .cache/benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help freeze demo demo-servers quickstart test test-long unit quick room check dist format bench bench-postgres bench-peers bench-picture clean
+.PHONY: help freeze demo demo-servers quickstart test test-long unit quick room check dist format bench bench-postgres bench-peers bench-picture load clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -82,6 +82,12 @@ bench-picture: $(READY) ## measure latency over load and draw docs/performance.p
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[picture]'
 	$(BIN)/python -m benchmarks sweep --write $(RESULTS)/sweep.json
 	$(BIN)/python -m benchmarks.picture $(RESULTS)/sweep.json docs/performance.png
+
+load: $(READY) ## three times the base rate for minutes, then consumers that cannot keep up; renews its table and docs/load.png
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[picture]'
+	$(BIN)/python -m benchmarks load --write $(RESULTS)/load.json --picture $(RESULTS)/load-run.json
+	$(BIN)/python -m benchmarks.report docs/performance.md $(RESULTS)/load.json
+	$(BIN)/python -m benchmarks.load.picture $(RESULTS)/load-run.json docs/load.png
 
 $(PEERS)/.ready: benchmarks/peers/requirements.txt
 	$(PYTHON) -m venv $(PEERS)

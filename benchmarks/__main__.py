@@ -16,6 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import brokers, latency, memory, receiving, redelivery, sending
+from benchmarks.load import run as load
+from benchmarks.load.plan import Plan
+from benchmarks.load.result import readings
 from benchmarks.peers import beside
 from benchmarks.postgres.measures import BIG
 from benchmarks.postgres.measures import MEASURES as POSTGRES
@@ -66,8 +69,8 @@ def embedded(
     if context.invoked_subcommand is not None:
         return
     scale = Scale(QUICK if quick else 1.0, rounds)
-    readings = measured(MEASURES, only, lambda name: run(name, scale))
-    finish(readings, "Posthouse beside the same statements by hand", json)
+    found = measured(MEASURES, only, lambda name: run(name, scale))
+    finish(found, "Posthouse beside the same statements by hand", json)
 
 
 @app.command("postgres")
@@ -134,6 +137,44 @@ def over_load(write: Annotated[Path, typer.Option(help="Where the points go, as 
         save(asyncio.run(sweep(server, Scale(QUICK if quick else 1.0))), write)
 
 
+@app.command("load")
+def under_load(
+    broker: Annotated[str, typer.Option(help=f"{', '.join(load.BROKERS)}.")] = "nats",
+    seconds: Annotated[
+        float, typer.Option(min=2, max=3600, help="Of the peak; each base phase takes half of it.")
+    ] = 120.0,
+    factor: Annotated[float, typer.Option(min=1, help="The peak, in base rates.")] = 3.0,
+    share: Annotated[float, typer.Option(min=0.001, max=1, help="The base rate, as a share of the capacity.")] = 0.2,
+    base: Annotated[float | None, typer.Option(min=1, help="The base rate in events per second, instead.")] = None,
+    saturated: Annotated[
+        float, typer.Option(min=1, max=3600, help="Seconds with consumers that cannot keep up.")
+    ] = 30.0,
+    consumers: Annotated[int, typer.Option(min=1, help="Processes that consume.")] = 2,
+    quick: Quick = False,
+    json: Json = False,
+    write: Write = None,
+    picture: Annotated[Path | None, typer.Option(help="Where the run goes for the picture, as JSON.")] = None,
+) -> None:
+    """Drive a base rate, a multiple of it, and consumers that cannot keep up; nothing may be lost or refused."""
+    if broker not in load.BROKERS:
+        raise typer.BadParameter(f"{broker}: choose from {', '.join(load.BROKERS)}", param_hint="--broker")
+    plan = Plan(
+        seconds=seconds * (QUICK if quick else 1),
+        factor=factor,
+        share=share,
+        base=base,
+        saturated=saturated * (QUICK if quick else 1),
+        consumers=consumers,
+        capacity_seconds=10.0 * (QUICK if quick else 1),
+        warm_up=5.0 * (QUICK if quick else 1),
+    )
+    end_on_sigterm()
+    found = asyncio.run(load.drive(plan, broker))
+    if picture is not None:
+        save(found, picture)
+    finish(readings(found), f"Under load, {broker}", json, write)
+
+
 def measured(
     measures: Mapping[str, object],
     only: list[str] | None,
@@ -166,7 +207,7 @@ def finish(readings: list[Reading], title: str, json: bool, write: Path | None =
         Console().print(table(readings, title))
 
 
-def save(found: Sequence[msgspec.Struct], write: Path) -> None:
+def save(found: msgspec.Struct | Sequence[msgspec.Struct], write: Path) -> None:
     """One JSON file, in a folder that may not exist yet."""
     write.parent.mkdir(parents=True, exist_ok=True)
     write.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
@@ -181,12 +222,24 @@ def table(readings: list[Reading], title: str) -> Table:
     """What people read."""
     made = Table(title=title)
     made.add_column("measure")  # the one that gives way in a narrow terminal
-    for name in ("ours", "limit", "unit", "ratio", "goal", "met"):
+    compared = [name for name in ("limit", "ratio") if any(getattr(r, name) is not None for r in readings)]
+    names = [
+        name
+        for name in ("ours", "limit", "unit", "ratio", "goal", "met")
+        if name not in ("limit", "ratio") or name in compared
+    ]
+    for name in names:
         made.add_column(name, justify="right" if name in ("ours", "limit", "ratio") else "left", no_wrap=True)
     for r in readings:
-        met = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}[r.met]
-        ratio = "" if r.ratio is None else f"{r.ratio:.2f}"
-        made.add_row(r.measure, _figure(r.ours), _figure(r.limit), r.unit, ratio, r.wanted, met)
+        cells = {
+            "ours": _figure(r.ours),
+            "limit": _figure(r.limit),
+            "unit": r.unit,
+            "ratio": "" if r.ratio is None else f"{r.ratio:.2f}",
+            "goal": r.wanted,
+            "met": {True: "[green]yes[/]", False: "[red]no[/]", None: ""}[r.met],
+        }
+        made.add_row(r.measure, *(cells[name] for name in names))
     return made
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Protocol
 
-from posthouse.app import apps_of
+from posthouse.app import App, apps_of
 from posthouse.cli.output import complain, say, stdout
 from posthouse.cli.screen.drawing import Place, drawn
 from posthouse.cli.screen.history import History, Look
@@ -19,8 +19,9 @@ from posthouse.cli.screen.model import screen_of
 from posthouse.cli.screen.terminal import Terminal
 from posthouse.clock import SystemClock
 from posthouse.errors import BrokerUnavailable, PosthouseError, StoreFull, StoreUnavailable
-from posthouse.redaction import words_of
+from posthouse.redaction import redacted, words_of
 from posthouse.service import Service
+from posthouse.store import Gauges
 from posthouse.watch.liveness import attendance
 from posthouse.watch.status import status, timing_of
 
@@ -99,9 +100,7 @@ class Looking:
         what was asked for, and cannot be."""
         began = time.monotonic()
         apps = apps_of(self._services)
-        if not self._opened:
-            for app in apps:
-                await app.opened.look()
+        gauges = {app.opened.name: await self._gauges(app) for app in apps}
         figures = await status(self._services, patience=BROKER_WITHIN)
         found = Look(
             began=began,
@@ -109,13 +108,22 @@ class Looking:
             at=self._clock.now(),
             figures=figures,
             attended=await attendance(self._services, figures),
-            gauges={app.opened.name: await app.store.gauges() for app in apps},
+            gauges=gauges,
             wake={app.opened.name: await app.store.wake() for app in apps},
             projections=[one for app in apps if not figures.away for one in await app.projections.status()],
             timing=await timing_of(self._services) if self._verbose else (),
         )
         self._opened = True
         return found
+
+    async def _gauges(self, app: App) -> Gauges:
+        """They are asked for first: of several stores, the one that is away is named."""
+        try:
+            if not self._opened:
+                await app.opened.look()
+            return await app.store.gauges()
+        except AWAY as error:
+            raise StoreUnavailable(f"{app.opened.name} at {redacted(app.opened.ports.store_url)}: {error}") from error
 
     @property
     def expected(self) -> tuple[type[Exception], ...]:
