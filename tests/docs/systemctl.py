@@ -31,7 +31,8 @@ if __name__ == "__main__":
         with contextlib.suppress(FileNotFoundError):
             stop(int(noted.read_text()))
     if verb == "restart":
-        command = ["posthouse", "run", "app:app", "--log-json"]
+        port = os.environ["TENS"] + unit.partition("@")[2]
+        command = ["posthouse", "run", "app:app", "--log-json", "--http", f"127.0.0.1:{port}"]
         with Path(os.environ["UNITS"], f"{unit}.log").open("ab") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         noted.write_text(str(process.pid))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
+import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -14,11 +18,14 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import httpx
 import psycopg
 import pytest
 import yaml
 
+from tests.kit.servers.ports import free_port
 from tests.kit.servers.postgres import PostgresServer, binaries
 from tests.kit.waiting import until
 
@@ -102,6 +109,28 @@ def host(tmp_path: Path, postgres_url: str) -> Host:
     return Host(tmp_path / "shop", postgres_url)
 
 
+def on_port(words: Sequence[str], port: int) -> list[str]:
+    """A command of the page, where the port that it names may be another's: on this one, and for this host alone."""
+    return [re.sub(r"(127\.0\.0\.1|0\.0\.0\.0):946(4|%i)", f"127.0.0.1:{port}", word) for word in words]
+
+
+def answers(port: int, path: str) -> bool:
+    """Whether the page is there, and says that all is well."""
+    with contextlib.suppress(httpx.HTTPError):
+        return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=10).status_code == 200
+    return False
+
+
+def free_tens() -> int:
+    """Ports that begin so are free, for copies that are numbered."""
+    while True:
+        tens = random.randrange(2_000, 3_200)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as taken:
+            for copy in (1, 2):
+                taken.enter_context(socket.create_server(("127.0.0.1", 10 * tens + copy)))
+            return tens
+
+
 def exec_form(line: str) -> list[str]:
     """What a line of a Dockerfile has as a list."""
     return [str(word) for word in json.loads(line.partition(" ")[2])]
@@ -112,9 +141,12 @@ def test_the_unit_runs_the_application_and_ends_it_in_good_order(host: Host) -> 
     settings = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and not line.startswith("#"))
     given = dict(line.split("=", 1) for line in (EXAMPLE / "shop.env").read_text().splitlines() if "=" in line)
     assert set(given) == {"POSTHOUSE_STORE", "POSTHOUSE_BROKER", "POSTHOUSE_COMMIT"}
-    command = shlex.split(settings["ExecStart"].replace("/srv/shop/.venv/bin/", ""))
+    port = free_port()
+    command = on_port(shlex.split(settings["ExecStart"].replace("/srv/shop/.venv/bin/", "")), port)
+    assert f"127.0.0.1:{port}" in command
     host.call(["posthouse", "db", "upgrade", "app:app"])
     with host.started(command, stops_within=float(settings["TimeoutStopSec"])):
+        until(lambda: answers(port, "/readyz"), "readiness", within=PATIENCE, pause=0.1)
         host.place(0, 20)
         until(lambda: host.invoices() == 20, "twenty invoices", within=PATIENCE)
     host.settled()
@@ -148,20 +180,36 @@ def test_compose_and_kubernetes_run_the_image_as_they_should(host: Host) -> None
     (default,) = [exec_form(line) for line in lines if line.startswith("CMD")]
     assert (EXAMPLE / "requirements.txt").read_text() == f"posthouse[postgres]=={version('posthouse')}\n"
     services = yaml.safe_load((EXAMPLE / "compose.yaml").read_text())["services"]
-    job, deployment = yaml.safe_load_all((EXAMPLE / "kubernetes.yaml").read_text())
+    job, deployment, watching, service = yaml.safe_load_all((EXAMPLE / "kubernetes.yaml").read_text())
+    (scaled,) = yaml.safe_load_all((EXAMPLE / "keda.yaml").read_text())
     (migrate,) = job["spec"]["template"]["spec"]["containers"]
     (worker,) = deployment["spec"]["template"]["spec"]["containers"]
     assert migrate["args"] == services["migrate"]["command"]
     assert worker["args"] == services["worker"]["command"] == default
+    (watch,) = watching["spec"]["template"]["spec"]["containers"]
+    assert watch["args"] == services["watch"]["command"]
     assert services["worker"]["stop_grace_period"] == "30s"
     grace = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     host.call([*entry, *migrate["args"]])
+    ports = one, two, three = free_port(), free_port(), free_port()
     with (
-        host.started([*entry, *worker["args"]], stops_within=grace),
-        host.started([*entry, *default], stops_within=grace),
+        host.started([*entry, *on_port(worker["args"], one)], stops_within=grace),
+        host.started([*entry, *on_port(default, two)], stops_within=grace),
+        host.started([*entry, *on_port(watch["args"], three)], stops_within=grace),
     ):
+        for port in ports:
+            for probe in (worker["livenessProbe"], worker["readinessProbe"], watch["livenessProbe"]):
+                path = probe["httpGet"]["path"]
+                until(lambda port=port, path=path: answers(port, path), path, within=PATIENCE, pause=0.1)  # type: ignore[misc]
+        host.call(on_port([sys.executable, *services["worker"]["healthcheck"]["test"][2:]], two))
         host.place(0, 20)
         until(lambda: host.invoices() == 20, "twenty invoices", within=PATIENCE)
+        (trigger,) = scaled["spec"]["triggers"]
+        asked = urlsplit(trigger["metadata"]["url"])
+        assert (asked.hostname, asked.port) == (service["metadata"]["name"], service["spec"]["ports"][0]["port"])
+        found = httpx.get(f"http://127.0.0.1:{three}{asked.path}?{asked.query}", timeout=10)
+        assert found.status_code == 200
+        assert isinstance(found.json()[trigger["metadata"]["valueLocation"]], int)
     host.settled()
 
 
@@ -172,8 +220,13 @@ def test_a_rolling_upgrade_on_two_hosts_under_load_loses_nothing(tmp_path: Path,
     changed = release.replace("    total_cents: int\n", '    total_cents: int\n    voucher: str = ""\n')
     assert changed != release
     (new.folder / "app.py").write_text(changed)
+    tens = free_tens()
+    script = (new.folder / "deploy.sh").read_text()
+    assert "127.0.0.1:946$copy/readyz" in script
+    (new.folder / "deploy.sh").write_text(script.replace(":946$copy", f":{tens}$copy"))
     for each in (old, new):
         each.variables["UNITS"] = str(tmp_path / "units")
+        each.variables["TENS"] = str(tens)
         systemctl = each.folder / "bin" / "systemctl"
         systemctl.write_text(f'#!/bin/sh\nexec {sys.executable} {SYSTEMCTL} "$@"\n')
         systemctl.chmod(0o755)

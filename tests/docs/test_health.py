@@ -32,3 +32,13 @@ async def test_a_process_says_that_it_is_live_and_when_it_is_ready(
             assert answer.status_code == 200
             assert {part["state"] for part in answer.json()["parts"]} == {"ready"}
             assert (await client.get("/live")).json() is True
+            scraped = await client.get("/posthouse/metrics")
+            assert (scraped.status_code, scraped.headers["content-type"][:25]) == (200, "text/plain; version=0.0.4")
+            assert 'posthouse_store_up{service="shop"} 1.0\n' in scraped.text
+            assert "posthouse_build_info" in scraped.text
+            assert (await client.get("/posthouse/readyz")).text.startswith("ready\nshop, store: ready\n")
+            assert (await client.get("/posthouse/healthz")).text == "live\n"
+            assert (await client.get("/posthouse/scale", params={"relay": "shop"})).json()["backlog"] == 0
+            assert (await client.head("/posthouse/metrics")).content == b""
+            assert (await client.post("/posthouse/metrics")).headers["allow"] == "GET, HEAD"
+            assert "Did you mean '/metrics'?" in (await client.get("/posthouse/metric")).text

@@ -1,4 +1,4 @@
-"""Health endpoints: what an orchestrator asks, in two lines each."""
+"""Health endpoints: what an orchestrator asks, in two lines each; and all pages of Posthouse in one."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,6 +7,7 @@ from fastapi import FastAPI, Response
 
 from posthouse import App, Payload, Service
 from posthouse.health import Health
+from posthouse.watch.asgi import pages
 
 shop = Service("shop")
 app = App(shop)
@@ -24,6 +25,7 @@ async def lifespan(_: FastAPI) -> AsyncIterator[None]:
 
 
 web = FastAPI(lifespan=lifespan)
+web.mount("/posthouse", pages(app))
 
 
 @web.get("/live")
