@@ -34,9 +34,9 @@ def watch(
 ) -> None:
     """Serve the figures of the stores of some services, and run nothing.
 
-    /metrics and /scale are read from stores and brokers when somebody asks, ages by the clock of the database: they grow while
-    every worker is dead. A store or a broker may be away, also at the start: its figures say so. It counts as no worker,
-    makes nothing, and ends with code 0 at SIGTERM or Ctrl-C.
+    /metrics and /scale are read from stores and brokers when somebody asks, ages by the clock of the database: they grow
+    while every worker is dead. A store or a broker may be away, also at the start: its figures say so. It counts as no
+    worker, makes nothing, and ends with code 0 at SIGTERM or Ctrl-C.
     """
     address, prefix = parsed(http), prefix_of(prefix)
     services = load_all(targets)

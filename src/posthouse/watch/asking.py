@@ -14,6 +14,9 @@ FRESH = 1.0
 WITHIN = 8.0
 """Seconds that one may take, and that one who asks waits for it: Prometheus gives a scrape ten, unless told otherwise."""
 
+LAST_WORDS = 1.0
+"""Seconds for one that is given up to end."""
+
 
 class Unanswered(Exception):
     """Nothing was read in time."""
@@ -54,7 +57,7 @@ class Asked(Generic[T]):
         """Give up what is being read. Call it on the loop where that is."""
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait([self._task])
+            await asyncio.wait([self._task], timeout=LAST_WORDS)
 
     def _begin(self) -> asyncio.Future[T]:
         reading = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._bounded(), self._there))

@@ -79,12 +79,12 @@ class Scaling:
         kinds: Mapping[str, Mapping[str, Work]] = {"consumer": scale.consumers, "relay": relays}
         if strange := sorted(set(query) - set(kinds)):
             hint = did_you_mean(strange[0], kinds)
-            return 404, {"unknown": f"/scale takes consumer and relay, not {strange[0]!r}.{hint}"}
+            return 404, {"error": f"/scale takes consumer and relay, not {strange[0]!r}.{hint}"}
         if len(query) > 1:
-            return 400, {"unknown": "/scale takes a consumer or a relay, one of them"}
+            return 400, {"error": "/scale takes a consumer or a relay, one of them"}
         for kind, name in query.items():
             if (work := kinds[kind].get(name)) is None:
-                return 404, {"unknown": f"there is no {kind} {name!r} here.{did_you_mean(name, kinds[kind])}"}
+                return 404, {"error": f"there is no {kind} {name!r} here.{did_you_mean(name, kinds[kind])}"}
             return (200 if work.backlog is not None else 503), work
         known = all(work.backlog is not None for of in kinds.values() for work in of.values())
         return (200 if known else 503), scale

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from posthouse.cli.target import load
 from posthouse.cli.verbs import VERBS
 from posthouse.watch.address import Address, address_of, listening
 from posthouse.watch.serving import serving
+from tests.kit.waiting import eventually
 from tests.unit.cli.conftest import SHOP, Project
 
 MORE = """
@@ -248,23 +251,43 @@ def test_a_log_that_is_not_there_is_named_and_not_made(poisoned: Project) -> Non
     assert listing(poisoned.folder) == before
 
 
+@asynccontextmanager
+async def watching(project: Project) -> AsyncIterator[Callable[[], Awaitable[str]]]:
+    """What a scrape of a watch says."""
+    project.forget()
+    apps = apps_of([load("shop")])
+    listener = listening(Address("127.0.0.1", 0))
+
+    async def scrape() -> str:
+        return (await client.get(f"http://{address_of(listener)}/metrics")).text
+
+    async with httpx.AsyncClient() as client, serving(listener, apps, runs=False):
+        yield scrape
+    for one in apps:
+        await one.aclose()
+
+
 def test_a_watch_makes_nothing(poisoned: Project) -> None:
-    """One that is looked at while it serves."""
+    async def watch() -> None:
+        async with watching(poisoned) as scrape:
+            assert 'posthouse_store_up{service="orders"} 1.0' in await scrape()
+
     files, rows = listing(poisoned.folder), contents(poisoned.folder)
-
-    async def watch() -> str:
-        apps = apps_of([load("shop")])
-        listener = listening(Address("127.0.0.1", 0))
-        async with serving(listener, apps, runs=False), httpx.AsyncClient() as client:
-            scraped = await client.get(f"http://{address_of(listener)}/metrics")
-        for one in apps:
-            await one.aclose()
-        return scraped.text
-
-    poisoned.forget()
-    scraped = asyncio.run(watch())
-    assert 'posthouse_store_up{service="orders"} 1.0' in scraped
+    asyncio.run(watch())
     assert (listing(poisoned.folder), contents(poisoned.folder)) == (files, rows)
+
+
+def test_a_store_that_is_taken_away_from_a_watch_is_not_made_anew(poisoned: Project) -> None:
+    async def watch() -> None:
+        async with watching(poisoned) as scrape:
+            await scrape()
+            for file in poisoned.folder.glob("orders.db*"):
+                file.unlink()
+            away = 'posthouse_store_up{service="orders"} 0.0'
+            await eventually(scrape, "the end of the store", right=lambda scraped: away in scraped, pause=0.1)
+
+    asyncio.run(watch())
+    assert not list(poisoned.folder.glob("orders.db*"))
 
 
 def test_a_watch_of_nothing_ends_and_makes_nothing(project: Project) -> None:

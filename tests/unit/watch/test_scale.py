@@ -157,4 +157,4 @@ def test_what_is_misspelled_is_an_error_with_the_right_word(
     answered, value = scaling.answer(scaling.look(figures(), at=0), query)
     assert answered == status
     assert isinstance(value, dict)
-    assert why in value["unknown"]
+    assert why in value["error"]

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from posthouse.checks import Check
 from posthouse.clock import Clock, SystemClock, longest_backoff
-from posthouse.errors import ConfigurationError, StoreOutdated
+from posthouse.errors import ConfigurationError, StoreOutdated, StoreUnavailable
 from posthouse.local.file_checks import file_checks
 from posthouse.local.sqlite import Synchronous, absent, check_place, connect, look_into, mapped, patiently
 from posthouse.store import (
@@ -208,6 +208,8 @@ class SqliteStore:
         if path is None:
             return await self._database.read(work)
         await self._database.shards()
+        if not path.exists():  # taken away since: who looks makes none
+            raise StoreUnavailable(absent(path))
         connection = await patiently(partial(connect, path), patience=self._database.patience)
         return await looked(connection, work, timeout)
 
