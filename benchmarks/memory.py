@@ -19,8 +19,8 @@ from posthouse.app import app_of
 from posthouse.store import shard_of
 
 INSERT = """
-INSERT INTO posthouse_outbox (shard, topic, tenant, key, sequence, event_id, headers, body, lineage)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1)
+INSERT INTO posthouse_outbox (shard, topic, tenant, key, sequence, event_id, headers, body, written_at, lineage)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 1)
 """
 
 MIB = 1024 * 1024

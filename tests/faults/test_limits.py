@@ -44,6 +44,8 @@ COLUMNS = {
             "parent_saga",
             "field",
             "service",
+            "kind",
+            "name",
         ),
         NAMES,
     ),

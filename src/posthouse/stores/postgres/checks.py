@@ -17,6 +17,8 @@ from posthouse.stores.waiting import waiting_checks
 
 LISTENING = 1
 """The connection on which a relay hears hints."""
+COUNTED_BYTES = 64 * 2**20
+"""Of tables up to this size everything is counted, to see whether the tally is right."""
 DEAD_ROWS = 100_000
 """Dead rows of a table from which on it is worth a word, when they are also more than the live ones."""
 
@@ -39,9 +41,22 @@ WAITING = """
 SELECT (SELECT count(*) FROM posthouse.shard),
     (SELECT count(*) FROM posthouse.shard l
      WHERE l.owner IS NOT NULL AND l.until > coalesce($1, extract(epoch FROM clock_timestamp())::double precision)),
-    (SELECT count(*) FROM posthouse.stuck),
+    (SELECT coalesce(sum(t.number), 0) FROM posthouse.tallied() t WHERE t.kind = 'stuck'),
     (SELECT count(DISTINCT (s.topic, s.tenant, s.key)) FROM posthouse.stuck s),
-    (SELECT count(*) FROM posthouse.held h WHERE h.state = 'dead')
+    (SELECT coalesce(sum(t.number), 0) FROM posthouse.tallied() t WHERE t.kind = 'held' AND t.state = 'dead')
+"""
+
+# Whether everything that is tallied is little enough to be counted, and how many figures of the tally are not what is there.
+COUNTABLE = """
+SELECT sum(pg_relation_size(t)) <= $1::bigint
+FROM unnest(ARRAY['posthouse.held', 'posthouse.stuck', 'posthouse.timer', 'posthouse.saga']::regclass[]) t
+"""
+WRONG = """
+SELECT count(*) FROM (
+    SELECT 1 FROM (
+        SELECT * FROM posthouse.counted()
+        UNION ALL SELECT t.kind, t.name, t.topic, t.state, -t.number FROM posthouse.tallied() t WHERE t.kind <> 'ended') d
+    GROUP BY d.kind, d.name, d.topic, d.state HAVING sum(d.number) <> 0) w
 """
 
 # How many runs of the server relays have seen, since when this one, and whether a cursor is ahead of it.
@@ -121,7 +136,21 @@ class PostgresChecks:
             run_check(*(await self._rows(RUNS)).one()),
             *dead_row_checks(await self._rows(DEAD)),
             *reading_checks(await self._rows(READS, now)),
+            *await self._tally(),
             *waiting_checks(shards=shards, held=held, stuck=stuck, stuck_keys=keys, dead=dead),
+        ]
+
+    async def _tally(self) -> list[Check]:
+        if not (await self._rows(COUNTABLE, COUNTED_BYTES)).scalar():
+            return []
+        wrong = int(str((await self._rows(WRONG)).scalar()))
+        return [
+            judged(
+                "tally",
+                f"{wrong} of its figures are not what is there" if wrong else "its figures are what is there",
+                wrong=wrong > 0,
+                fix=f"rows were copied or changed without triggers: SELECT {self._database.settings.schema}.recount()",
+            )
         ]
 
 

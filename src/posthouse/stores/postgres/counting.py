@@ -2,90 +2,158 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
-from posthouse.store import Counts
+from posthouse.store import Counts, HeldState
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.steps import NOW
 
 AHEAD = "cursors of the outbox are ahead of the server: it has forgotten what it said, or they are those of another"
 AHEAD_FIX = "the next lease of a relay sends everything again that is left in the outbox"
 
+MOST = 100_000
+"""Rows of a backlog that are counted at every look; of a longer one the rest is estimated."""
+
+# What waits in the outbox, for each shard and, behind `backlog`, each long backlog: so many, the first id and its age. What is
+# not visible in a snapshot was written by transactions that came later, or were open then: both are found by index, so that
+# what was sent is never read. Of each shard at most so many, NULL for all. The age is by the clock that wrote the row.
+UNSENT = """
+SELECT 'backlog' AS what, o.topic AS a, l.number::text AS b, count(*) AS n, min(o.id) AS m,
+    extract(epoch FROM clock_timestamp() - min(o.written_at))::double precision AS seconds
+FROM (SELECT k.number, coalesce(b.s2, k.s1) AS seen
+    FROM posthouse.shard k LEFT JOIN posthouse.backlog b ON b.number = k.backlog) l
+CROSS JOIN LATERAL (
+    (SELECT p.id, p.topic, p.written_at FROM posthouse.outbox p
+        WHERE p.shard = l.number AND p.xid >= pg_snapshot_xmax(l.seen) ORDER BY p.xid LIMIT $2::bigint)
+    UNION ALL
+    (SELECT p.id, p.topic, p.written_at FROM pg_snapshot_xip(l.seen) x CROSS JOIN LATERAL (
+            SELECT q.id, q.topic, q.written_at FROM posthouse.outbox q WHERE q.shard = l.number AND q.xid = x) p
+        WHERE pg_visible_in_snapshot(x, pg_current_snapshot()) LIMIT $2::bigint)) o
+GROUP BY o.topic, l.number
+UNION ALL
+SELECT 'backlog', o.topic, 'backlog ' || b.number, count(*), min(o.id),
+    extract(epoch FROM clock_timestamp() - min(o.written_at))::double precision
+FROM posthouse.backlog b CROSS JOIN LATERAL (
+    SELECT p.id, p.topic, p.written_at FROM posthouse.outbox p
+    WHERE p.id > b.last_id AND p.id <= b.hi_id AND pg_visible_in_snapshot(p.xid, b.s2) AND EXISTS (SELECT 1 FROM posthouse.shard k
+        WHERE k.number = p.shard AND k.backlog = b.number AND NOT pg_visible_in_snapshot(p.xid, k.s1))
+    ORDER BY p.id LIMIT $2::bigint) o
+WHERE EXISTS (SELECT 1 FROM posthouse.shard k WHERE k.backlog = b.number)
+GROUP BY o.topic, b.number
+"""
+
 # Every figure, told apart by its first column.
 FIGURES = f"""
-SELECT 'backlog' AS what, o.topic AS a, '' AS b, count(*) AS n, 0::bigint AS m
-FROM posthouse.shard l LEFT JOIN posthouse.backlog b ON b.number = l.backlog CROSS JOIN LATERAL (
-    SELECT p.topic FROM posthouse.outbox p
-    WHERE p.shard = l.number AND p.xid >= pg_snapshot_xmin(l.s1) AND NOT pg_visible_in_snapshot(p.xid, l.s1)
-        AND NOT coalesce(pg_visible_in_snapshot(p.xid, b.s2) AND p.id <= b.last_id, false)) o
-GROUP BY o.topic
-UNION ALL SELECT 'sent', topic, '', sum(count)::bigint, 0 FROM posthouse.sent GROUP BY topic
-UNION ALL SELECT 'stuck', topic, '', count(*), count(*) FILTER (WHERE quarantined) FROM posthouse.stuck GROUP BY topic
-UNION ALL SELECT 'applied', consumer, topic, sum(applied)::bigint, sum(skipped)::bigint
+{UNSENT}
+UNION ALL SELECT 'drawn', '', '', coalesce(pg_sequence_last_value('posthouse.outbox_id_seq'), 0), 0, 0
+UNION ALL SELECT 'sent', topic, '', sum(count)::bigint, 0, 0 FROM posthouse.sent GROUP BY topic
+UNION ALL SELECT 'applied', consumer, topic, sum(applied)::bigint, sum(skipped)::bigint, 0
 FROM (SELECT * FROM posthouse.applied_count UNION ALL SELECT * FROM posthouse.applied) t GROUP BY consumer, topic
-UNION ALL SELECT CASE WHEN type = '' AND state IN ('quarantined', 'skipped') THEN 'strange' ELSE 'held ' || state END AS what,
-    consumer, topic, count(*), count(*) FILTER (WHERE state = 'gap' AND next_at <= {NOW})
-FROM posthouse.held GROUP BY consumer, topic, what
-UNION ALL SELECT 'lost', consumer, topic, lost, 0 FROM posthouse.loss WHERE lost <> 0
-UNION ALL SELECT 'timers', '', '', count(*), 0 FROM posthouse.timer
+UNION ALL SELECT t.kind || ' ' || t.state, t.name, t.topic, t.number, 0, 0 FROM posthouse.tallied() t
+UNION ALL SELECT 'overdue', e.consumer, e.topic, count(*), 0, 0
+FROM (SELECT DISTINCT t.name FROM posthouse.tallied() t WHERE t.kind = 'held' AND t.state = 'gap') c CROSS JOIN LATERAL (
+    SELECT h.consumer, h.topic FROM posthouse.held h
+    WHERE h.consumer = c.name AND h.state = 'gap' AND h.next_at <= {NOW} ORDER BY h.next_at LIMIT $2::bigint) e
+GROUP BY e.consumer, e.topic
+UNION ALL SELECT 'lost', consumer, topic, lost, 0, 0 FROM posthouse.loss WHERE lost <> 0
 UNION ALL SELECT 'runs', to_char(m.run_since, 'YYYY-MM-DD HH24:MI:SS TZH:TZM'),
-    CASE WHEN m.run_since > clock_timestamp() - interval '1 day' THEN 'lately' ELSE '' END, m.runs, posthouse.is_ahead()::int
+    CASE WHEN m.run_since > clock_timestamp() - interval '1 day' THEN 'lately' ELSE '' END, m.runs, posthouse.is_ahead()::int, 0
 FROM posthouse.meta m
+"""
+
+# Clear away lines and keep their sum.
+SUM_UP = """
+WITH gone AS (
+    DELETE FROM posthouse.tally_change WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM posthouse.tally_change t LIMIT $1 FOR UPDATE SKIP LOCKED))
+    RETURNING kind, name, topic, state, number)
+INSERT INTO posthouse.tally AS t (kind, name, topic, state, number)
+SELECT kind, name, topic, state, sum(number) FROM gone GROUP BY kind, name, topic, state ORDER BY kind, name, topic, state
+ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = t.number + excluded.number
+"""
+
+# Whoever came to nothing is not remembered.
+FORGET = """
+DELETE FROM posthouse.tally WHERE ctid = ANY (ARRAY(
+    SELECT t.ctid FROM posthouse.tally t WHERE t.number = 0 LIMIT $1 FOR UPDATE SKIP LOCKED))
 """
 
 
 async def counted(database: Database, now: float | None) -> Counts:
     """The figures; `now` is None for the database's own clock."""
-    return counts_of(await database.run(FIGURES, now))
+    return counts_of(await database.run(FIGURES, now, None))
 
 
-def counts_of(rows: Sequence[Sequence[Any]]) -> Counts:
-    """From the columns of FIGURES; rows of other kinds count for nothing here."""
-    found: dict[str, dict[Any, Any]] = {
-        what: {} for what in ("backlog", "sent", "stuck", "refused", "applied", "held", "strange", "lost", "overdue")
-    }
-    given_up: Counter[tuple[str, str]] = Counter()
-    timers = 0
-    notes: list[str] = []
-    for what, first, second, number, skipped in rows:
-        if what == "timers":
-            timers = number
-        elif what == "runs":
-            notes = run_notes(number, first, lately=bool(second), ahead=bool(skipped))
-        elif what == "applied":
-            found["applied"][first, second] = number
-            given_up[first, second] += skipped
-        elif what == "held skipped":
-            given_up[first, second] += number
-        elif what in ("strange", "lost"):
-            found[what][first, second] = number
-        elif what.startswith("held "):
-            found["held"][first, second, what.removeprefix("held ")] = number
-            if what == "held gap":
-                found["overdue"][first, second] = skipped
-        elif what in found:
-            found[what][first] = number
-            if what == "stuck":
-                found["refused"][first] = skipped
-    backlog, sent, stuck = found["backlog"], found["sent"], found["stuck"]
+async def sum_up(database: Database, limit: int) -> None:
+    """Sum up to so many lines of the tally. Nobody who adds one waits for it."""
+    await database.run(SUM_UP, limit)
+    await database.run(FORGET, limit)
+
+
+def counts_of(rows: Sequence[Sequence[Any]], most: int | None = None) -> Counts:
+    """From the columns of FIGURES, of each shard at most so many; rows of other kinds count for nothing here."""
+    kinds = kinds_of(rows)
+    applied = kinds["applied"]
+    given_up = Counter({(consumer, topic): skipped for consumer, topic, _, skipped, _ in applied})
+    held: dict[tuple[str, str, HeldState], int] = {}
+    strange: dict[tuple[str, str], int] = {}
+    stuck: Counter[str] = Counter()
+    for what, found in kinds.items():
+        kind, _, state = what.partition(" ")
+        for name, topic, number, *_ in found if kind in ("held", "stuck") else ():
+            if kind == "stuck":
+                stuck[topic] += number
+            elif state == "strange":
+                strange[name, topic] = number
+            elif state == "skipped":
+                given_up[name, topic] += number
+            else:
+                held[name, topic, cast("HeldState", state)] = number
+    backlog, estimated = _backlog(kinds, most)
+    sent = {topic: number for topic, _, number, *_ in kinds["sent"]}
     topics = sorted({*backlog, *sent, *stuck})
     unsent = {topic: backlog.get(topic, 0) + stuck.get(topic, 0) for topic in topics}
+    ((since, lately, runs, ahead, _),) = kinds["runs"]
     return Counts(
         committed={topic: unsent[topic] + sent.get(topic, 0) for topic in topics},
         unsent=_without_zeros(unsent),
         stuck=sum(stuck.values()),
-        refused=_without_zeros(found["refused"]),
-        applied=_without_zeros(found["applied"]),
+        refused={topic: number for _, topic, number, *_ in kinds["stuck refused"]},
+        applied=_without_zeros({(consumer, topic): number for consumer, topic, number, *_ in applied}),
         skipped=+given_up,
-        held=found["held"],
-        strange=found["strange"],
-        lost=found["lost"],
-        overdue=_without_zeros(found["overdue"]),
-        timers=timers,
-        notes=notes,
+        held=held,
+        strange=strange,
+        lost={(consumer, topic): number for consumer, topic, number, *_ in kinds["lost"]},
+        overdue={(consumer, topic): number for consumer, topic, number, *_ in kinds["overdue"]},
+        timers=sum(number for _, _, number, *_ in kinds["timer "]),
+        notes=run_notes(runs, since, lately=bool(lately), ahead=bool(ahead)),
+        estimated=estimated,
     )
+
+
+def kinds_of(rows: Sequence[Sequence[Any]]) -> Mapping[str, Sequence[Sequence[Any]]]:
+    """The other columns of all rows, by the first one."""
+    kinds: defaultdict[str, list[Sequence[Any]]] = defaultdict(list)
+    for what, *columns in rows:
+        kinds[what].append(columns)
+    return kinds
+
+
+def _backlog(kinds: Mapping[str, Sequence[Sequence[Any]]], most: int | None) -> tuple[Mapping[str, int], bool]:
+    """What waits, per topic, and whether that is an estimate: where a shard has more than were counted, all ids that were drawn since the first one
+    that waits, shared out as those are that were counted."""
+    counted: Counter[str] = Counter()
+    places: Counter[str] = Counter()
+    for topic, place, number, *_ in kinds["backlog"]:
+        counted[topic] += number
+        places[place] += number
+    if most is None or all(number < most for number in places.values()):
+        return counted, False
+    drawn = kinds["drawn"][0][2] - min(first for _, _, _, first, _ in kinds["backlog"]) + 1
+    share = max(1.0, drawn / counted.total())
+    return {topic: math.ceil(number * share) for topic, number in counted.items()}, True
 
 
 def run_notes(runs: int, since: str, *, lately: bool, ahead: bool) -> list[str]:

@@ -2,44 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from posthouse.errors import StoreError, StoreUnavailable
+from posthouse.local.postgres.pool import Share
 from posthouse.store import Connections, Gauges
 from posthouse.store.projections import Generation
 from posthouse.store.sagas import NOT_OVER
-from posthouse.stores.postgres.counting import FIGURES, counts_of
+from posthouse.stores.postgres.counting import FIGURES, MOST, counts_of, kinds_of
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import sqlstate_of
 from posthouse.stores.postgres.steps import NOW
 
 CANCELLED = "57014"
 
-# The statement gives up by itself, and writes nothing.
-LIMIT = "SELECT set_config('statement_timeout', $1, true), set_config('jit', 'off', true)"
+# The statement gives up by itself, and reads by index what may be large, whatever is known of the tables.
+LIMIT = """
+SELECT set_config('statement_timeout', $1, true), set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true),
+    set_config('enable_bitmapscan', 'off', true)
+"""
 
-# What ages are measured from, and what is no count: told apart by the first column, as in FIGURES.
+DUE = 1000
+"""Retries that are due and looked at for one whose turn it is."""
+
+# What ages are measured from, and what is no count: told apart by the first column, as in FIGURES. The index of held events, and
+# that of sagas, is read in leaps, from the first of each kind to the first of the next.
 STANDING = f"""
-WITH clock AS MATERIALIZED (SELECT {NOW} AS now)
-SELECT f.*, 0::double precision AS seconds FROM ({FIGURES}) f
-UNION ALL SELECT 'at', '', '', 0, 0, now FROM clock
-UNION ALL SELECT 'oldest stuck', '', '', 0, 0, (SELECT now FROM clock) - min(first_at) FROM posthouse.stuck HAVING count(*) > 0
-UNION ALL SELECT 'oldest held', consumer, state, 0, 0, (SELECT now FROM clock) - min(first_at)
-FROM posthouse.held WHERE state <> 'skipped' GROUP BY consumer, state
-UNION ALL SELECT 'runnable', consumer, '', 0, 0, (SELECT now FROM clock) - min(next_at)
-FROM posthouse.held WHERE state IN ('retrying', 'gap') AND next_at <= (SELECT now FROM clock) GROUP BY consumer
-UNION ALL SELECT 'timers overdue', '', '', 0, 0, (SELECT now FROM clock) - min(due_at) FROM posthouse.timer HAVING count(*) > 0
-UNION ALL SELECT 'saga', saga, status, count(*), 0, (SELECT now FROM clock) - min(started_at)
-FROM posthouse.saga WHERE purged_at IS NULL GROUP BY saga, status
-UNION ALL SELECT 'ended', saga, status, count(*), 0, 0 FROM posthouse.saga WHERE ended_at IS NOT NULL GROUP BY saga, status
-UNION ALL SELECT 'schedule', service, name, 0, 0, (SELECT now FROM clock) - next_at FROM posthouse.schedule
-WHERE paused_at IS NULL AND next_at < (SELECT now FROM clock)
+WITH RECURSIVE clock AS MATERIALIZED (SELECT {NOW} AS now),
+held_kind AS (
+    (SELECT h.consumer, h.topic, h.state, h.first_at FROM posthouse.held h
+        ORDER BY h.consumer, h.topic, h.state, h.id LIMIT 1)
+    UNION ALL
+    SELECT n.* FROM held_kind k CROSS JOIN LATERAL (
+        SELECT h.consumer, h.topic, h.state, h.first_at FROM posthouse.held h
+        WHERE (h.consumer, h.topic, h.state) > (k.consumer, k.topic, k.state)
+        ORDER BY h.consumer, h.topic, h.state, h.id LIMIT 1) n
+), saga_kind AS (
+    (SELECT s.saga, s.status, s.started_at FROM posthouse.saga s WHERE s.purged_at IS NULL
+        ORDER BY s.saga, s.status, s.number LIMIT 1)
+    UNION ALL
+    SELECT n.* FROM saga_kind k CROSS JOIN LATERAL (
+        SELECT s.saga, s.status, s.started_at FROM posthouse.saga s
+        WHERE s.purged_at IS NULL AND (s.saga, s.status) > (k.saga, k.status)
+        ORDER BY s.saga, s.status, s.number LIMIT 1) n
+)
+SELECT f.* FROM ({FIGURES}) f
+UNION ALL SELECT 'at', '', '', 0, 0, c.now FROM clock c
+UNION ALL (SELECT 'oldest stuck', '', '', 0, 0, c.now - s.first_at FROM clock c, posthouse.stuck s ORDER BY s.id LIMIT 1)
+UNION ALL SELECT 'oldest held', k.consumer, k.state, 0, 0, max(c.now - k.first_at)
+FROM clock c, held_kind k WHERE k.state <> 'skipped' GROUP BY k.consumer, k.state
+UNION ALL SELECT 'runnable', k.consumer, '', 0, 0, max(c.now - e.next_at)
+FROM clock c CROSS JOIN (SELECT DISTINCT consumer, state FROM held_kind WHERE state IN ('retrying', 'gap')) k CROSS JOIN LATERAL (
+    SELECT d.next_at FROM (
+        SELECT h.* FROM posthouse.held h WHERE h.consumer = k.consumer AND h.state = k.state AND h.next_at <= c.now
+        ORDER BY h.next_at LIMIT {DUE}) d
+    LEFT JOIN posthouse.head n ON n.tenant = d.tenant AND n.consumer = d.consumer AND n.topic = d.topic AND n.key = d.key
+    WHERE d.state = 'gap' OR d.sequence IS NULL OR d.sequence = n.sequence + 1
+    ORDER BY d.next_at LIMIT 1) e
+GROUP BY k.consumer
+UNION ALL (SELECT 'timers overdue', '', '', 0, 0, c.now - t.due_at FROM clock c, posthouse.timer t ORDER BY t.due_at, t.id LIMIT 1)
+UNION ALL SELECT 'oldest saga', k.saga, k.status, 0, 0, c.now - k.started_at FROM clock c, saga_kind k
+UNION ALL SELECT 'schedule', s.service, s.name, 0, 0, c.now - s.next_at FROM clock c, posthouse.schedule s
+WHERE s.paused_at IS NULL AND s.next_at < c.now
 UNION ALL SELECT 'generation', to_json(g)::text, '', 0, 0, 0 FROM posthouse.generation g WHERE g.state <> 'retired'
-UNION ALL SELECT 'shards', '', '', count(*) FILTER (WHERE owner IS NOT NULL AND until > (SELECT now FROM clock)),
-    count(*) FILTER (WHERE owner IS NULL OR until <= (SELECT now FROM clock)), sum(epoch) FROM posthouse.shard
+UNION ALL SELECT 'shards', '', '', count(*) FILTER (WHERE l.owner IS NOT NULL AND l.until > c.now),
+    count(*) FILTER (WHERE l.owner IS NULL OR l.until <= c.now), sum(l.epoch) FROM clock c, posthouse.shard l
 UNION ALL SELECT 'connections', '', '', coalesce(sum(d.numbackends), 0)::bigint,
     current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint, 0
 FROM pg_stat_database d
@@ -50,50 +80,54 @@ _decoder = msgspec.json.Decoder(Generation)
 
 async def gauged(database: Database, now: float | None, timeout: float) -> Gauges:
     """How it stands; `now` is None for the database's own clock."""
-    await database.check()
+    each = -(-MOST // (await database.check()).shards)
     try:
         async with database.connected() as connection, connection.transaction(readonly=True):
             await connection.run(LIMIT, (str(max(1, round(timeout * 1000))),))
-            rows: Any = await connection.run(database.text(STANDING), (now,))
+            rows: Any = await connection.run(database.text(STANDING), (now, each))
     except StoreError as error:
         if sqlstate_of(error.__cause__ or error) != CANCELLED:
             raise
         raise StoreUnavailable(f"the database did not say how it stands within {timeout:g} s") from error
-    return _gauges(rows, database)
+    return _gauges(rows, each, database.share)
 
 
-def _gauges(rows: Sequence[Sequence[Any]], database: Database) -> Gauges:
-    kinds: dict[str, list[Sequence[Any]]] = {}
-    for what, *columns in rows:
-        kinds.setdefault(what, []).append(columns)
+def _gauges(rows: Sequence[Sequence[Any]], each: int, share: Share) -> Gauges:
+    kinds = kinds_of(rows)
 
     def ages(what: str) -> dict[Any, float]:
-        return {(first, second): max(0.0, seconds) for first, second, *_, seconds in kinds.get(what, ())}
+        return {(first, second): max(0.0, seconds) for first, second, *_, seconds in kinds[what]}
 
     def age(what: str) -> float:
-        return ages(what).get(("", ""), 0.0)
+        return max((seconds for *_, seconds in kinds[what]), default=0.0)
 
     ((_, _, leased, free, leases),) = kinds["shards"]
     ((_, _, used, limit, _),) = kinds["connections"]
-    sagas = kinds.get("saga", ())
     return Gauges(
         at=age("at"),
-        counts=counts_of([row[:5] for row in rows]),
-        oldest_stuck=age("oldest stuck"),
+        counts=counts_of(rows, each),
+        oldest_unsent=max(0.0, age("backlog")),
+        oldest_stuck=max(0.0, age("oldest stuck")),
         held_oldest=ages("oldest held"),
         held_runnable={consumer: seconds for (consumer, _), seconds in ages("runnable").items()},
-        timers_overdue=age("timers overdue"),
-        sagas={(saga, status): number for saga, status, number, *_ in sagas},
-        sagas_ended={(saga, outcome): number for saga, outcome, number, *_ in kinds.get("ended", ())},
-        sagas_oldest={place: seconds for place, seconds in ages("saga").items() if place[1] in NOT_OVER},
+        timers_overdue=max(0.0, age("timers overdue")),
+        sagas=_of_sagas(kinds, "saga"),
+        sagas_ended=_of_sagas(kinds, "ended"),
+        sagas_oldest={place: seconds for place, seconds in ages("oldest saga").items() if place[1] in NOT_OVER},
         schedules_overdue=ages("schedule"),
-        generations=[_generation(row) for row, *_ in kinds.get("generation", ())],
+        generations=[_generation(row) for row, *_ in kinds["generation"]],
         shards_leased=leased,
         shards_free=free,
         leases=int(leases),
         runs=kinds["runs"][0][2],
-        connections=Connections(own=database.share.in_use, own_limit=database.share.most, used=used, limit=limit),
+        connections=Connections(own=share.in_use, own_limit=share.most, used=used, limit=limit),
     )
+
+
+def _of_sagas(kinds: Mapping[str, Sequence[Sequence[Any]]], kind: str) -> dict[Any, int]:
+    """Those of the tally of this kind, by saga and status."""
+    found = ((what.removeprefix(f"{kind} "), rows) for what, rows in kinds.items() if what.startswith(f"{kind} "))
+    return {(saga, status): number for status, rows in found for saga, _, number, *_ in rows}
 
 
 def _generation(row: str) -> Generation:

@@ -14,6 +14,10 @@ from posthouse.stores.rows import HELD, held_columns, held_event, untyped
 COLUMNS = ", ".join(f"e.{column}" for column in HELD)
 EVENT = "ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)::posthouse.held"
 
+KIND = ("consumer", "topic", "state")
+"""What makes a kind of held events."""
+FILTERS = (*KIND, "tenant", "key", "event_id")
+
 NOW_SECOND = "coalesce($2, extract(epoch FROM clock_timestamp())::double precision)"
 
 # Hold an event.
@@ -83,14 +87,32 @@ WHERE consumer = $2 AND topic = $3 AND tenant = $4 AND key = $5 AND sequence = $
     AND sequence IS NOT NULL AND state IN ('gap', 'blocked')
 """
 
-# Events of any kind, by id.
-FIND = f"""
-SELECT {COLUMNS} FROM posthouse.held e
-WHERE e.id > $1 AND ($3::text IS NULL OR e.consumer = $3) AND ($4::text IS NULL OR e.state = $4)
-    AND ($5::text IS NULL OR e.tenant = $5) AND ($6::text IS NULL OR e.topic = $6) AND ($7::text IS NULL OR e.key = $7)
-    AND ($8::bigint[] IS NULL OR e.id = ANY ($8)) AND ($9::text IS NULL OR e.event_id = $9)
-ORDER BY e.id LIMIT $2
+# Events by id …
+FIND = f"SELECT {COLUMNS} FROM posthouse.held e WHERE {{asked}} ORDER BY e.id LIMIT $2"
+
+# … those of a tenant, along its own index, whatever is known of the table …
+FIND_OF_TENANT = f"""
+SELECT {COLUMNS} FROM posthouse.held e WHERE (e.tenant, e.id) > ({{tenant}}, $1) AND e.tenant <= {{tenant}} AND {{asked}}
+ORDER BY e.tenant, e.id LIMIT $2
 """
+
+# … those that are this event: they are few, and looked for before anything else is asked …
+FIND_EVENT = f"""
+SELECT {COLUMNS} FROM (SELECT * FROM posthouse.held WHERE event_id = {{event_id}} OFFSET 0) e WHERE {{asked}} ORDER BY e.id LIMIT $2
+"""
+
+# … those of a key, most of which have numbers and are in an index by them …
+FIND_OF_KEY = f"""
+SELECT {COLUMNS} FROM (
+    (SELECT * FROM posthouse.held h WHERE h.tenant = {{tenant}} AND h.consumer = {{consumer}} AND h.topic = {{topic}} AND h.key = {{key}}
+        AND h.sequence IS NOT NULL OFFSET 0)
+    UNION ALL
+    (SELECT * FROM posthouse.held h WHERE h.tenant = {{tenant}} AND h.consumer = {{consumer}} AND h.sequence IS NULL OFFSET 0)) e
+WHERE {{asked}} ORDER BY e.id LIMIT $2
+"""
+
+# … and those of some kinds.
+FIND_OF_KINDS = f"SELECT {COLUMNS} FROM posthouse.held_of_kinds($1, $2, {{kinds}}) e ORDER BY e.id"
 
 # Gaps that lasted too long.
 OVERDUE = f"SELECT {COLUMNS} FROM posthouse.held e WHERE e.consumer = $1 AND e.state = 'gap' AND e.next_at <= {NOW_SECOND} ORDER BY e.id"
@@ -132,20 +154,8 @@ class PostgresHeld:
         return (await own(tx).run(PROMOTE, self._now(), *following)).rowcount > 0
 
     async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
-        ids = None if wanted.ids is None else list(wanted.ids)
-        found = await self._database.run(
-            FIND,
-            after,
-            limit,
-            wanted.consumer,
-            wanted.state,
-            wanted.tenant,
-            wanted.topic,
-            wanted.key,
-            ids,
-            wanted.event_id,
-        )
-        return [held_event(columns) for columns in found]
+        sql, parameters = find_held(wanted, after=after, limit=limit)
+        return [held_event(columns) for columns in await self._database.run(sql, *parameters)]
 
     async def overdue_gaps(self, consumer: str) -> Sequence[HeldEvent]:
         return [held_event(columns) for columns in await self._database.run(OVERDUE, consumer, self._now())]
@@ -153,3 +163,28 @@ class PostgresHeld:
     def _now(self) -> float | None:
         """The time, or None for the database's own clock."""
         return None if self._clock is None else self._clock.now()
+
+
+def find_held(wanted: HeldFilter, *, after: int, limit: int) -> tuple[str, Sequence[object]]:
+    """The statement that finds events by id, made of what is asked alone, so that an index answers it."""
+    given = {name: value for name in FILTERS if (value := getattr(wanted, name)) is not None}
+    parameters: list[object] = [after, limit, *given.values()]
+    places = {name: f"${number}" for number, name in enumerate(given, 3)}
+    asked = {"after": "e.id > $1", **{name: f"e.{name} = {place}" for name, place in places.items()}}
+    if wanted.ids is not None:
+        parameters.append(list(wanted.ids))
+        asked["ids"] = f"e.id = ANY (${len(parameters)}::bigint[])"
+    sql, known = FIND, set[str]()
+    if wanted.event_id is not None:
+        sql = FIND_EVENT
+    elif given.keys() >= {"tenant", "consumer", "topic", "key"}:
+        sql = FIND_OF_KEY
+    elif wanted.ids is None and wanted.tenant is not None:
+        sql, known = FIND_OF_TENANT, {"after", "tenant"}
+        # What no index answers, so that no other one is taken for it.
+        asked = {name: words.replace(" = ", " IS NOT DISTINCT FROM ") for name, words in asked.items()}
+    elif wanted.ids is None and not given.keys().isdisjoint(KIND):
+        sql = FIND_OF_KINDS
+    rest = " AND ".join(words for name, words in asked.items() if name not in known) or "true"
+    kinds = ", ".join(places.get(name, "NULL") for name in (*KIND, "key"))
+    return sql.format(asked=rest, kinds=kinds, **places), parameters

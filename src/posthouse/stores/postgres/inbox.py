@@ -8,6 +8,7 @@ from posthouse.clock import Clock
 from posthouse.store import InboxEntry, KeyPosition, Seen, Transaction
 from posthouse.store.inbox import MOST_AHEAD
 from posthouse.stores.postgres.claim import claim_many, claim_one
+from posthouse.stores.postgres.counting import sum_up
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.steps import NOW
 from posthouse.stores.postgres.transaction import own
@@ -143,6 +144,7 @@ class PostgresInbox:
 
     async def purge(self, age: float, limit: int) -> int:
         await self._database.run(SUM_UP, limit)
+        await sum_up(self._database, limit)
         now = None if self._clock is None else self._clock.now()
         return int(untyped((await self._database.run(PURGE, now, age, limit)).scalar()))
 

@@ -77,6 +77,7 @@ def metadata_of(schema: str) -> MetaData:
     metadata = MetaData(schema=schema)
     event.listen(metadata, "before_create", _refuse)
     _whole_store(metadata)
+    _tally(metadata)
     _outbox(metadata)
     _receiving(metadata)
     _sagas(metadata)
@@ -159,6 +160,18 @@ def _whole_store(metadata: MetaData) -> None:
         *_columns(Text, "outcome"),
         PrimaryKeyConstraint("tenant", "id", name="action_pkey"),
         Index("action_at", "at"),
+    )
+
+
+def _tally(metadata: MetaData) -> None:
+    figures = ("kind", "name", "topic", "state")
+    Table("tally_change", metadata, *_columns(Text, *figures), *_columns(BigInteger, "number"))
+    Table(
+        "tally",
+        metadata,
+        *_columns(Text, *figures),
+        *_columns(BigInteger, "number"),
+        PrimaryKeyConstraint(*figures, name="tally_pkey"),
     )
 
 
@@ -334,6 +347,8 @@ def _held(metadata: MetaData) -> None:
         Column("turn", BigInteger, nullable=False, server_default=text("0")),
         PrimaryKeyConstraint("tenant", "id", name="held_pkey"),
         Index("held_by_id", "id"),
+        Index("held_by_kind", "consumer", "topic", "state", "id"),
+        Index("held_event_id", "event_id"),
         Index("held_next_at", "consumer", "state", "next_at"),
         Index("held_waiting", *ordered, unique=True, postgresql_where=waiting),
         Index("held_ordered", *ordered, "event_id", unique=True, postgresql_where=numbered),
@@ -359,7 +374,7 @@ def _sagas(metadata: MetaData) -> None:
         *_columns(Text, "progress", "state"),
         PrimaryKeyConstraint("tenant", "saga", "id", "attempt", name="saga_pkey"),
         Index("saga_by_number", "number", postgresql_where=text("purged_at IS NULL")),
-        Index("saga_status", "saga", "status", postgresql_where=text("purged_at IS NULL")),
+        Index("saga_status", "saga", "status", "number", postgresql_where=text("purged_at IS NULL")),
         Index("saga_ended_at", "ended_at", postgresql_where=text("ended_at IS NOT NULL AND purged_at IS NULL")),
         Index("saga_purged", "ended_at", postgresql_where=text("purged_at IS NOT NULL")),
         Index("saga_parent", "parent_saga", "parent_id", postgresql_where=text("parent_saga IS NOT NULL")),
@@ -492,6 +507,7 @@ def _outbox_columns() -> Sequence[SchemaItem]:
         *_columns(Text, "event_id", "headers?"),
         *_columns(LargeBinary, "body"),
         Column("slot", SmallInteger, nullable=False, server_default=text("0")),
+        Column("written_at", DateTime(timezone=True), nullable=False, server_default=text("statement_timestamp()")),
     ]
 
 

@@ -27,6 +27,7 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "timer": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "schedule": ("SELECT", "UPDATE"),
     "applied_count": ("INSERT",),
+    "tally_change": ("INSERT",),
     "saga": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "saga_turn": ("SELECT", "INSERT", "DELETE"),
     "saga_waiting": ("SELECT", "INSERT", "UPDATE", "DELETE"),

@@ -115,7 +115,7 @@ SELECT record FROM posthouse.saga_turn WHERE tenant = CAST($1 AS text) AND numbe
 """
 
 # How many per saga and status.
-COUNTS = "SELECT saga, status, count(*) FROM posthouse.saga WHERE purged_at IS NULL GROUP BY saga, status"
+COUNTS = "SELECT t.name, t.state, t.number FROM posthouse.tallied() t WHERE t.kind = 'saga'"
 
 # Of those that ended long ago leave a tombstone, and nothing else.
 PURGE = f"""

@@ -113,6 +113,27 @@ CREATE TABLE posthouse.action (
 CREATE INDEX action_at ON posthouse.action (at);
 
 
+-- How many there are of something that may be too many to count: one line for each change, added with it by the triggers in
+-- functions/tally.sql. Adding locks nothing, as with applied_count. Nothing of a tenant is in it.
+CREATE TABLE posthouse.tally_change (
+    kind text NOT NULL,  -- held, stuck, timer, saga; or ended, which only grows
+    name text NOT NULL,  -- the consumer or the saga, else empty
+    topic text NOT NULL,  -- empty for sagas and timers
+    state text NOT NULL,  -- of held ones also strange: no event could be read in it; of stuck ones refused or waiting
+    number bigint NOT NULL  -- so many more
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000);
+
+-- The sum of the lines that were cleared away; the columns are those of tally_change, in the same order.
+CREATE TABLE posthouse.tally (
+    kind text NOT NULL,  -- of what
+    name text NOT NULL,  -- whose
+    topic text NOT NULL,
+    state text NOT NULL,  -- how they stand
+    number bigint NOT NULL,  -- so many
+    PRIMARY KEY (kind, name, topic, state)
+) WITH (fillfactor = 50);
+
+
 -- The outbox
 
 -- What goes out. Rows are added and deleted, never changed. Ids are drawn one by one (CACHE 1) under the lock of their key,
@@ -131,7 +152,8 @@ CREATE TABLE posthouse.outbox (
     event_id text NOT NULL,
     headers text,
     body bytea NOT NULL,
-    slot smallint NOT NULL DEFAULT 0  -- the partition
+    slot smallint NOT NULL DEFAULT 0,  -- the partition
+    written_at timestamptz NOT NULL DEFAULT statement_timestamp()  -- when, however long its transaction was open before
 ) PARTITION BY LIST (slot);
 
 -- A partition that is truncated soon needs no vacuum because of what was added to it: that would write three bytes per event.
@@ -377,6 +399,11 @@ CREATE TABLE posthouse.held (
 
 CREATE INDEX held_by_id ON posthouse.held (id);
 
+-- For lists of some kind, and for the oldest of each kind: an index that is read in leaps from kind to kind.
+CREATE INDEX held_by_kind ON posthouse.held (consumer, topic, state, id);
+
+CREATE INDEX held_event_id ON posthouse.held (event_id);
+
 -- At most one event of a number keeps its key waiting: another one with that number is a fork.
 CREATE UNIQUE INDEX held_waiting ON posthouse.held (tenant, consumer, topic, key, sequence)
     WHERE sequence IS NOT NULL AND state IN ('retrying', 'gap', 'blocked', 'dead');
@@ -417,7 +444,7 @@ CREATE TABLE posthouse.saga (
 
 CREATE INDEX saga_by_number ON posthouse.saga (number) WHERE purged_at IS NULL;
 
-CREATE INDEX saga_status ON posthouse.saga (saga, status) WHERE purged_at IS NULL;
+CREATE INDEX saga_status ON posthouse.saga (saga, status, number) WHERE purged_at IS NULL;
 
 -- For purging those that ended, and for deleting their tombstones.
 CREATE INDEX saga_ended_at ON posthouse.saga (ended_at) WHERE ended_at IS NOT NULL AND purged_at IS NULL;

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from posthouse.stores.postgres.counting import FIGURES
+from posthouse.stores.postgres.counting import UNSENT
 from posthouse.stores.postgres.database import in_schema
 from posthouse.stores.postgres.schema import FIRST, migrations, script
 from posthouse.stores.postgres.store import PostgresStore
@@ -73,9 +73,9 @@ BEGIN
         RAISE EXCEPTION 'somebody has used the tables of {{schema}} for {LOCK_SECONDS} s in a transaction that is still open'
         USING ERRCODE = 'lock_not_available', HINT = 'End every producer and every `posthouse run` before the tables are dropped.';
     END;
-    SELECT coalesce(sum(f.n), 0) INTO found FROM ({FIGURES.replace("$1", "NULL")}) f
-    WHERE f.what IN ('backlog', 'stuck', 'timers') OR (starts_with(f.what, 'held ') AND f.what <> 'held skipped');
-    found := found + (SELECT count(*) FROM posthouse.held h WHERE h.type = '' AND h.state = 'quarantined');
+    SELECT coalesce(sum(f.n), 0) INTO found FROM ({UNSENT.replace("$2", "NULL")}) f;
+    found := found + (SELECT count(*) FROM posthouse.stuck) + (SELECT count(*) FROM posthouse.timer)
+        + (SELECT count(*) FROM posthouse.held h WHERE h.state <> 'skipped');
     IF found > 0 THEN
         RAISE EXCEPTION 'the schema {{schema}} has % events that were not sent or not applied yet', found
         USING HINT = 'Let `posthouse run` finish them, or decide on them (`posthouse held`, `outbox`, `timers`), '

@@ -28,8 +28,8 @@ REMEMBERED = "SELECT event_id FROM posthouse_idempotency WHERE tenant = ? AND to
 
 # One row, with the lineage in force.
 ADD = """
-INSERT INTO posthouse_outbox (shard, topic, tenant, key, sequence, event_id, headers, body, lineage)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, (SELECT value FROM posthouse_meta WHERE name = 'lineage'))
+INSERT INTO posthouse_outbox (shard, topic, tenant, key, sequence, event_id, headers, body, written_at, lineage)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT value FROM posthouse_meta WHERE name = 'lineage'))
 """
 
 
@@ -48,6 +48,6 @@ def appending(rows: Sequence[OutboxRow], *, shards: int, now: float, window: flo
             sequence = (yield NEXT_NUMBER, (row.topic, row.tenant, row.key)).scalar()
         shard = shard_of_row(row, shards)
         headers = packed(row.headers)
-        yield ADD, (shard, row.topic, row.tenant, row.key, sequence, row.event_id, headers, row.body)
+        yield ADD, (shard, row.topic, row.tenant, row.key, sequence, row.event_id, headers, row.body, now)
         ids.append(row.event_id)
     return ids

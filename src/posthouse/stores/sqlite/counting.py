@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -18,54 +19,61 @@ from posthouse.stores.sqlite.projections import GENERATIONS, generation_of
 
 T = TypeVar("T")
 
-# Rows not yet read by their shard's relay, per topic.
+MOST = 100_000
+"""Rows of a backlog that are counted at every look; of a longer one the rest is estimated."""
+
+# Rows not yet read by their shard's relay, per topic, with the first id and its time: up to so many.
 BACKLOG = """
-SELECT o.topic, count(*) FROM posthouse_outbox o CROSS JOIN posthouse_shard l ON l.number = o.shard
-WHERE o.id > (SELECT min(cursor) FROM posthouse_shard) AND o.id > l.cursor GROUP BY o.topic
+SELECT topic, count(*), min(id), min(written_at) FROM (
+    SELECT o.topic, o.id, o.written_at FROM posthouse_outbox o CROSS JOIN posthouse_shard l ON l.number = o.shard
+    WHERE o.id > (SELECT min(cursor) FROM posthouse_shard) AND o.id > l.cursor ORDER BY o.id LIMIT ?)
+GROUP BY topic
 """
+
+# The last id ever given to a row.
+DRAWN = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'posthouse_outbox'"
 
 # Rows that the broker accepted, per topic.
 SENT = "SELECT topic, count FROM posthouse_sent"
 
-# Rows that it refused, per topic.
-STUCK = "SELECT topic, count(*) FROM posthouse_stuck GROUP BY topic"
-REFUSED = "SELECT topic, count(*) FROM posthouse_stuck WHERE quarantined GROUP BY topic"
-
 # Events applied and skipped.
 APPLIED = "SELECT consumer, topic, applied, skipped FROM posthouse_applied"
 
-# Events held, and frames in which no event could be read, which have no type; and how many wait at a gap for too long.
-HELD = """
-SELECT consumer, topic, CASE WHEN type = '' AND state IN ('quarantined', 'skipped') THEN 'strange' ELSE state END AS what,
-    count(*), sum(state = 'gap' AND next_at <= ?)
-FROM posthouse_held GROUP BY consumer, topic, what
+# How many there are of each kind.
+TALLY = "SELECT kind, name, topic, state, number FROM posthouse_tally WHERE number <> 0"
+
+# Events that wait at a gap for too long: of each consumer up to so many.
+OVERDUE = """
+SELECT topic, count(*) FROM (
+    SELECT topic FROM posthouse_held WHERE consumer = ? AND state = 'gap' AND next_at <= ? ORDER BY next_at LIMIT ?)
+GROUP BY topic
 """
 
 # Events accepted as lost.
 LOST = "SELECT consumer, topic, lost FROM posthouse_loss WHERE lost <> 0"
 
-# Timers set.
-TIMERS = "SELECT count(*) FROM posthouse_timer"
-
 # How long ago the first refusal was, of rows that are stuck.
-OLDEST_STUCK = "SELECT ? - min(first_at) FROM posthouse_stuck"
+OLDEST_STUCK = "SELECT ? - first_at FROM posthouse_stuck ORDER BY id LIMIT 1"
 
-# How long ago the first of them was held; and for how long one waits to be taken up.
-HELD_OLDEST = """
-SELECT consumer, state, ? - min(first_at) FROM posthouse_held WHERE state <> 'skipped' GROUP BY consumer, state
-"""
-HELD_RUNNABLE = """
-SELECT consumer, ?1 - min(next_at) FROM posthouse_held WHERE state IN ('retrying', 'gap') AND next_at <= ?1 GROUP BY consumer
+# The first of each kind of held event, in leaps.
+FIRST_HELD = "SELECT first_at FROM posthouse_held WHERE consumer = ? AND topic = ? AND state = ? ORDER BY id LIMIT 1"
+
+# For how long one whose turn it is waits to be taken up; of those that are due, the first thousand are looked at.
+RUNNABLE = """
+SELECT ?3 - d.next_at FROM (
+    SELECT * FROM posthouse_held WHERE consumer = ?1 AND state = ?2 AND next_at <= ?3 ORDER BY next_at LIMIT 1000) d
+LEFT JOIN posthouse_head h ON h.consumer = d.consumer AND h.topic = d.topic AND h.tenant = d.tenant AND h.key = d.key
+WHERE d.state = 'gap' OR d.sequence IS NULL OR d.sequence = h.sequence + 1
+ORDER BY d.next_at LIMIT 1
 """
 
 # For how long the first timer has been due.
-TIMERS_OVERDUE = "SELECT ? - min(due_at) FROM posthouse_timer"
+TIMERS_OVERDUE = "SELECT ? - due_at FROM posthouse_timer ORDER BY due_at LIMIT 1"
 
-# Sagas that are there, and how long ago the first of each kind was started; those that ended.
-SAGAS = """
-SELECT saga, status, count(*), ? - min(started_at) FROM posthouse_saga WHERE purged_at IS NULL GROUP BY saga, status
+# How long ago the first saga of a kind was started.
+FIRST_SAGA = """
+SELECT ? - started_at FROM posthouse_saga WHERE saga = ? AND status = ? AND purged_at IS NULL ORDER BY number LIMIT 1
 """
-SAGAS_ENDED = "SELECT saga, status, count(*) FROM posthouse_saga WHERE ended_at IS NOT NULL GROUP BY saga, status"
 
 # Schedules that run and whose moment has passed.
 SCHEDULES = "SELECT service, name, ?1 - next_at FROM posthouse_schedule WHERE paused_at IS NULL AND next_at < ?1"
@@ -101,53 +109,59 @@ async def looked(connection: sqlite3.Connection, work: Callable[[sqlite3.Connect
             timer.cancel()
 
 
-def counts(connection: sqlite3.Connection, now: float) -> Counts:
-    """The figures that must add up."""
-    backlog, sent, stuck = (_figures(connection, sql) for sql in (BACKLOG, SENT, STUCK))
+def counts(connection: sqlite3.Connection, now: float, most: int = -1) -> Counts:
+    """The figures that must add up. Of what may be long, `most` are counted; below 0: all."""
+    read = connection.execute
+    backlog, estimated = _backlog(connection, most)
+    tally = read(TALLY).fetchall()
+    held = {(name, topic, state): number for kind, name, topic, state, number in tally if kind == "held"}
+    strange = _taken(held, "strange")
+    applied = read(APPLIED).fetchall()
+    skipped = Counter({(consumer, topic): number for consumer, topic, _, number in applied})
+    skipped.update(_taken(held, "skipped"))
+    stuck: Counter[str] = Counter()
+    for kind, _, topic, _, number in tally:
+        if kind == "stuck":
+            stuck[topic] += number
+    sent = dict(read(SENT).fetchall())
     topics = sorted({*backlog, *sent, *stuck})
     unsent = {topic: backlog.get(topic, 0) + stuck.get(topic, 0) for topic in topics}
-    applied = connection.execute(APPLIED).fetchall()
-    found = connection.execute(HELD, (now,)).fetchall()
-    held = {(consumer, topic, state): number for consumer, topic, state, number, _ in found}
-    skipped = Counter({(consumer, topic): number for consumer, topic, _, number in applied})
-    for consumer, topic in {(consumer, topic) for consumer, topic, state in held if state == "skipped"}:
-        skipped[consumer, topic] += held.pop((consumer, topic, "skipped"))
-    strange = {(consumer, topic): number for (consumer, topic, what), number in held.items() if what == "strange"}
+    gaps = sorted({consumer for consumer, _, state in held if state == "gap"})
     return Counts(
         committed={topic: unsent[topic] + sent.get(topic, 0) for topic in topics},
         unsent={topic: number for topic, number in unsent.items() if number},
-        stuck=sum(stuck.values()),
-        refused=_figures(connection, REFUSED),
+        stuck=stuck.total(),
+        refused={topic: number for kind, _, topic, state, number in tally if (kind, state) == ("stuck", "refused")},
         applied={(consumer, topic): number for consumer, topic, number, _ in applied if number},
         skipped=+skipped,
-        held={place: number for place, number in held.items() if place[2] != "strange"},
+        held=held,
         strange=strange,
-        overdue={(consumer, topic): late for consumer, topic, _, _, late in found if late},
-        lost={(consumer, topic): number for consumer, topic, number in connection.execute(LOST)},
-        timers=connection.execute(TIMERS).fetchone()[0],
+        overdue={(consumer, topic): late for consumer in gaps for topic, late in read(OVERDUE, (consumer, now, most))},
+        lost={(consumer, topic): number for consumer, topic, number in read(LOST)},
+        timers=sum(number for kind, *_, number in tally if kind == "timer"),
+        estimated=estimated,
     )
-
-
-def _figures(connection: sqlite3.Connection, sql: str) -> dict[str, int]:
-    return dict(connection.execute(sql).fetchall())
 
 
 def gauges(connection: sqlite3.Connection, now: float) -> Gauges:
     """How it stands."""
     read = connection.execute
     leased, shards, leases = read(SHARDS, (now,)).fetchone()
-    sagas = read(SAGAS, (now,)).fetchall()
-    late = read(HELD_RUNNABLE, (now,)).fetchall()
+    found = counts(connection, now, MOST)
+    tally = read(TALLY).fetchall()
+    sagas = {(name, status): number for kind, name, _, status, number in tally if kind == "saga"}
+    due = sorted({(consumer, state) for consumer, _, state in found.held if state in ("retrying", "gap")})
     return Gauges(
         at=now,
-        counts=counts(connection, now),
-        oldest_stuck=_age(connection, OLDEST_STUCK, now),
-        held_oldest={(consumer, state): max(0.0, age) for consumer, state, age in read(HELD_OLDEST, (now,))},
-        held_runnable={consumer: max(0.0, age) for consumer, age in late},
-        timers_overdue=_age(connection, TIMERS_OVERDUE, now),
-        sagas={(saga, status): number for saga, status, number, _ in sagas},
-        sagas_ended={(saga, status): number for saga, status, number in read(SAGAS_ENDED)},
-        sagas_oldest={(saga, status): max(0.0, age) for saga, status, _, age in sagas if status in NOT_OVER},
+        counts=found,
+        oldest_unsent=max((now - first for *_, first in read(BACKLOG, (1,))), default=0.0),
+        oldest_stuck=_age(read(OLDEST_STUCK, (now,))),
+        held_oldest=_held_oldest(connection, now, {*found.held, *((*place, "quarantined") for place in found.strange)}),
+        held_runnable=_runnable(connection, now, due),
+        timers_overdue=_age(read(TIMERS_OVERDUE, (now,))),
+        sagas=sagas,
+        sagas_ended={(name, outcome): number for kind, name, _, outcome, number in tally if kind == "ended"},
+        sagas_oldest={place: _age(read(FIRST_SAGA, (now, *place))) for place in sagas if place[1] in NOT_OVER},
         schedules_overdue={(service, name): age for service, name, age in read(SCHEDULES, (now,))},
         generations=[row for row in map(generation_of, read(GENERATIONS)) if row.state != "retired"],
         shards_leased=leased,
@@ -156,6 +170,40 @@ def gauges(connection: sqlite3.Connection, now: float) -> Gauges:
     )
 
 
-def _age(connection: sqlite3.Connection, sql: str, now: float) -> float:
-    age: Any = connection.execute(sql, (now,)).fetchone()[0]
-    return max(0.0, age or 0.0)
+def _backlog(connection: sqlite3.Connection, most: int) -> tuple[Mapping[str, int], bool]:
+    """What waits, per topic, and whether that is an estimate: all ids that were given since the first one that waits, shared out as
+    those are that were counted."""
+    rows = connection.execute(BACKLOG, (most,)).fetchall()
+    counted = Counter({topic: number for topic, number, *_ in rows})
+    if most < 0 or counted.total() < most:
+        return counted, False
+    drawn = connection.execute(DRAWN).fetchone()[0] - min(first for _, _, first, _ in rows) + 1
+    share = max(1.0, drawn / counted.total())
+    return {topic: math.ceil(number * share) for topic, number in counted.items()}, True
+
+
+def _taken(held: dict[Any, int], state: str) -> dict[tuple[str, str], int]:
+    """Those in a state, which are not among the held ones any more."""
+    return {place[:2]: held.pop(place) for place in list(held) if place[2] == state}
+
+
+def _held_oldest(connection: sqlite3.Connection, now: float, kinds: Collection[Any]) -> dict[Any, float]:
+    found: dict[Any, float] = {}
+    for consumer, topic, state in kinds:
+        for (first_at,) in connection.execute(FIRST_HELD, (consumer, topic, state)):
+            found[consumer, state] = max(found.get((consumer, state), 0.0), now - first_at)
+    return found
+
+
+def _runnable(connection: sqlite3.Connection, now: float, due: Collection[tuple[str, str]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for consumer, state in due:
+        for (age,) in connection.execute(RUNNABLE, (consumer, state, now)):
+            found[consumer] = max(found.get(consumer, 0.0), age)
+    return found
+
+
+def _age(rows: sqlite3.Cursor) -> float:
+    """What the one row says, 0 when there is none, or its time has not come."""
+    found = rows.fetchone()
+    return 0.0 if found is None else max(0.0, float(found[0]))

@@ -84,7 +84,7 @@ WHERE s.saga = ?1 AND s.tenant = ?2 AND s.id = ?3 AND s.attempt = coalesce(?4, (
 TURNS = "SELECT record FROM posthouse_saga_turn WHERE number = ? ORDER BY turn"
 
 # How many per saga and status.
-COUNTS = "SELECT saga, status, count(*) FROM posthouse_saga WHERE purged_at IS NULL GROUP BY saga, status"
+COUNTS = "SELECT name, state, number FROM posthouse_tally WHERE kind = 'saga' AND number <> 0"
 
 # Those that ended before a time, and of which more than a tombstone is left. What comes late may have set a deadline.
 OLD = """

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
+from collections import Counter
+from collections.abc import Mapping
+from typing import get_args
+
+import pytest
 from msgspec.structs import replace
 
-from posthouse.store import Store, Timer
+from posthouse.store import BLOCKING, HeldFilter, HeldState, Store, Timer, Transaction
 from posthouse.store.projections import Generation
 from posthouse.store.schedules import ScheduleRow
 from posthouse.testing.store_contract.fixtures import StoreFixtures
-from posthouse.testing.store_contract.sagas import added, ended, saga
+from posthouse.testing.store_contract.sagas import added, ended, saga, turn
 from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, entry, held, row, stuck
-from posthouse.testing.store_contract.steps import add, claim, hold
+from posthouse.testing.store_contract.steps import add, claim, drain, failing, hold
+
+STATES: tuple[HeldState, ...] = get_args(HeldState)
 
 NEAR = 5.0
 """Seconds that a test may take of its own."""
@@ -96,6 +105,83 @@ class GaugeContract(StoreFixtures):
         await store.outbox.lease("b", 30)
         assert (await store.gauges()).leases == gauges.leases + len(shards)
 
+    async def test_the_oldest_row_that_is_not_sent_has_an_age_until_it_is_sent(self, store: Store) -> None:
+        assert (await store.gauges()).oldest_unsent == 0.0
+        await add(store, row("a"))
+        assert (await store.gauges()).oldest_unsent >= 0.0
+        await drain(store)
+        assert (await store.gauges()).oldest_unsent == 0.0
+
+    @pytest.mark.parametrize("seed", [1, 2, 3])
+    async def test_whatever_happens_the_tally_is_what_is_there(self, store: Store, other: Store, seed: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(60):
+            await step(chance, chance.choice((store, other)))
+        for each in (store, other):
+            assert await tallied(each) == await there(each)
+
+
+async def step(chance: random.Random, store: Store) -> None:
+    """Something that happens to held events and timers: in a transaction that may fail, or by housekeeping."""
+    if chance.random() < 0.2:
+        await store.inbox.purge(3600.0, chance.randrange(1, 20))
+        return
+    with contextlib.suppress(ZeroDivisionError):
+        async with store.begin() as tx:
+            for _ in range(chance.randrange(1, 4)):
+                await change(chance, store, tx)
+            if chance.random() < 0.3:
+                raise ZeroDivisionError
+
+
+async def change(chance: random.Random, store: Store, tx: Transaction) -> None:
+    """Hold one, or change, remove or promote one of those that are there; set or cancel a timer."""
+    kind = chance.choice(("hold", "hold", "change", "change", "remove", "promote", "timer", "cancel"))
+    state = chance.choice(STATES)
+    ordered = entry(chance.randrange(1, 9), key=chance.choice("kl"), topic=chance.choice((TOPIC, "shop.others")))
+    if kind == "hold":
+        one = chance.choice((ordered, entry(None)))
+        consumer, named = chance.choice((CONSUMER, "other")), chance.choice(("", "shop.paid.v1"))
+        await store.held.hold(tx, replace(held(one, state), consumer=consumer, type=named))
+    elif kind == "timer":
+        await store.timers.set(tx, Timer(name=chance.choice("abc"), due_at=0.0, after=60.0, row=row("k")))
+    elif kind == "cancel":
+        await store.timers.cancel(tx, "t1", chance.choice("abc"))
+    elif kind == "promote":
+        await store.held.promote(tx, CONSUMER, ordered)
+    elif found := await store.held.find(HeldFilter()):
+        one_held = chance.choice(found)
+        if kind == "remove":
+            await store.held.remove(tx, one_held)
+        elif one_held.state not in BLOCKING:
+            await store.held.change(tx, replace(one_held, state=chance.choice(("quarantined", "skipped"))))
+        else:
+            await store.held.change(tx, replace(one_held, state=state))
+
+
+async def tallied(store: Store) -> Mapping[object, int]:
+    """What `counts` says of held events and timers."""
+    counts = (await store.gauges()).counts
+    assert counts == await store.counts()
+    found: Counter[object] = Counter({"timers": counts.timers})
+    found.update(counts.held)
+    found.update({(*place, "strange"): number for place, number in counts.strange.items()})
+    found.update({(*place, "skipped"): number for place, number in counts.skipped.items()})
+    return +found
+
+
+async def there(store: Store) -> Mapping[object, int]:
+    """The same, counted one by one."""
+    found: Counter[object] = Counter()
+    after = 0
+    while page := await store.held.find(HeldFilter(), after=after, limit=50):
+        after = page[-1].id
+        for one in page:
+            strange = one.type == "" and one.state in ("quarantined", "skipped")
+            found[one.consumer, one.entry.topic, "strange" if strange else one.state] += 1
+    found["timers"] = len(await store.timers.pending(limit=1000))
+    return +found
+
 
 class ProcessGaugeContract(StoreFixtures):
     """What `gauges` promises of processes."""
@@ -113,6 +199,24 @@ class ProcessGaugeContract(StoreFixtures):
         assert gauges.sagas_ended == {("booking", "completed"): 1}
         assert set(gauges.sagas_oldest) == {("booking", "running")}
         assert 60 <= gauges.sagas_oldest["booking", "running"] < 60 + NEAR
+
+    async def test_a_saga_that_ended_counts_as_ended_when_nothing_is_left_of_it(self, store: Store) -> None:
+        for id in ("b1", "b2", "b3"):
+            await added(store, saga(id))
+        await ended(store, "b1", status="completed")
+        await ended(store, "b2", status="cancelled")
+        async with failing(store) as tx:
+            await store.sagas.save(tx, replace(saga("b3"), status="completed", turn=1), turn(1))
+        await self.later(100)
+        assert await store.sagas.purge(50, 10) == 2
+        gauges = await store.gauges()
+        assert gauges.sagas == await store.sagas.counts() == {("booking", "running"): 1}
+        await self.later(100)
+        assert await store.sagas.forget(50, 10) == 2
+        await store.inbox.purge(3600.0, 100)
+        gauges = await store.gauges()
+        assert gauges.sagas == await store.sagas.counts() == {("booking", "running"): 1}
+        assert gauges.sagas_ended == {("booking", "completed"): 1, ("booking", "cancelled"): 1}
 
     async def test_a_schedule_whose_moment_has_passed_is_overdue_unless_it_is_paused(self, store: Store) -> None:
         now = self.clock.now()

@@ -109,9 +109,9 @@ BEGIN
     END IF;
     BEGIN
         EXECUTE format($sql$
-            INSERT INTO posthouse.outbox (id, xid, shard, topic, tenant, key, sequence, lineage, event_id, headers, body, slot)
+            INSERT INTO posthouse.outbox (id, xid, shard, topic, tenant, key, sequence, lineage, event_id, headers, body, slot, written_at)
             OVERRIDING SYSTEM VALUE
-            SELECT o.id, o.xid, o.shard, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body, -1
+            SELECT o.id, o.xid, o.shard, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body, -1, o.written_at
             FROM posthouse.stuck s
             JOIN posthouse.outbox o ON o.slot = %1$s AND o.id = s.id
             $sql$, n);

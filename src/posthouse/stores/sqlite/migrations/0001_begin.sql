@@ -17,7 +17,8 @@ CREATE TABLE posthouse_outbox (
     lineage INTEGER NOT NULL,
     event_id TEXT NOT NULL,
     headers TEXT,
-    body BLOB NOT NULL
+    body BLOB NOT NULL,
+    written_at REAL NOT NULL
 );
 
 -- The last number given to each key.
@@ -185,6 +186,11 @@ CREATE UNIQUE INDEX posthouse_held_ordered ON posthouse_held (consumer, topic, t
 CREATE UNIQUE INDEX posthouse_held_unordered ON posthouse_held (consumer, tenant, event_id)
     WHERE sequence IS NULL;
 
+-- For lists of some kind, and for the oldest of each kind: an index that is read in leaps from kind to kind.
+CREATE INDEX posthouse_held_kind ON posthouse_held (consumer, topic, state, id);
+
+CREATE INDEX posthouse_held_event_id ON posthouse_held (event_id);
+
 CREATE INDEX posthouse_held_next_at ON posthouse_held (consumer, state, next_at);
 
 -- What is due later.
@@ -219,3 +225,61 @@ CREATE TABLE posthouse_schedule (
     seen_at REAL NOT NULL,
     PRIMARY KEY (service, name)
 );
+
+-- How many there are of something that may be too many to count, kept by triggers: of kind held, stuck, timer, saga; or ended,
+-- which only grows. `name` is the consumer or the saga; what does not apply is empty. A state of held ones is strange where no event
+-- could be read; stuck ones are refused or waiting.
+CREATE TABLE posthouse_tally (
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    state TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (kind, name, topic, state)
+) WITHOUT ROWID;
+
+CREATE TRIGGER posthouse_tally_held_added AFTER INSERT ON posthouse_held BEGIN
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('held', new.consumer, new.topic, iif(new.type = '' AND new.state IN ('quarantined', 'skipped'), 'strange', new.state), 1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+END;
+
+CREATE TRIGGER posthouse_tally_held_gone AFTER DELETE ON posthouse_held BEGIN
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('held', old.consumer, old.topic, iif(old.type = '' AND old.state IN ('quarantined', 'skipped'), 'strange', old.state), -1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+END;
+
+CREATE TRIGGER posthouse_tally_held_changed AFTER UPDATE ON posthouse_held
+WHEN (old.consumer, old.topic, old.state, old.type) <> (new.consumer, new.topic, new.state, new.type) BEGIN
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('held', old.consumer, old.topic, iif(old.type = '' AND old.state IN ('quarantined', 'skipped'), 'strange', old.state), -1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('held', new.consumer, new.topic, iif(new.type = '' AND new.state IN ('quarantined', 'skipped'), 'strange', new.state), 1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+END;
+
+CREATE TRIGGER posthouse_tally_stuck_added AFTER INSERT ON posthouse_stuck BEGIN
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('stuck', '', new.topic, iif(new.quarantined, 'refused', 'waiting'), 1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+END;
+
+CREATE TRIGGER posthouse_tally_stuck_gone AFTER DELETE ON posthouse_stuck BEGIN
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('stuck', '', old.topic, iif(old.quarantined, 'refused', 'waiting'), -1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+END;
+
+CREATE TRIGGER posthouse_tally_stuck_changed AFTER UPDATE ON posthouse_stuck
+WHEN (old.topic, old.quarantined) <> (new.topic, new.quarantined) BEGIN
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('stuck', '', old.topic, iif(old.quarantined, 'refused', 'waiting'), -1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('stuck', '', new.topic, iif(new.quarantined, 'refused', 'waiting'), 1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+END;
+
+CREATE TRIGGER posthouse_tally_timer_added AFTER INSERT ON posthouse_timer BEGIN
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('timer', '', '', '', 1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+END;
+
+CREATE TRIGGER posthouse_tally_timer_gone AFTER DELETE ON posthouse_timer BEGIN
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('timer', '', '', '', -1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+END;

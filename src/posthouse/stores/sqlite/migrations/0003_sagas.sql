@@ -23,7 +23,7 @@ CREATE TABLE posthouse_saga (
 );
 
 -- For counting, and for those that wait for an operator.
-CREATE INDEX posthouse_saga_status ON posthouse_saga (saga, status) WHERE purged_at IS NULL;
+CREATE INDEX posthouse_saga_status ON posthouse_saga (saga, status, number) WHERE purged_at IS NULL;
 
 -- For purging those that ended, and for deleting their tombstones.
 CREATE INDEX posthouse_saga_ended ON posthouse_saga (ended_at) WHERE ended_at IS NOT NULL AND purged_at IS NULL;
@@ -76,3 +76,40 @@ SELECT s.saga, s.tenant, s.id, s.attempt,
         WHERE instr(d.key, ' ') = 0) AS deadlines,
     s.parent_saga, s.parent_id, s.parent_attempt, s.started_at, s.changed_at, s.ended_at, s.number
 FROM posthouse_saga s WHERE s.purged_at IS NULL;
+
+-- The tally of sagas. One that ended counts as ended for ever, also when it is purged.
+CREATE TRIGGER posthouse_tally_saga_added AFTER INSERT ON posthouse_saga
+WHEN new.purged_at IS NULL BEGIN
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('saga', new.saga, '', new.status, 1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+END;
+
+CREATE TRIGGER posthouse_tally_saga_gone AFTER DELETE ON posthouse_saga
+WHEN old.purged_at IS NULL BEGIN
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('saga', old.saga, '', old.status, -1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+END;
+
+CREATE TRIGGER posthouse_tally_saga_left AFTER UPDATE ON posthouse_saga
+WHEN old.purged_at IS NULL AND (new.purged_at IS NOT NULL OR old.saga <> new.saga OR old.status <> new.status) BEGIN
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('saga', old.saga, '', old.status, -1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+END;
+
+CREATE TRIGGER posthouse_tally_saga_entered AFTER UPDATE ON posthouse_saga
+WHEN new.purged_at IS NULL AND (old.purged_at IS NOT NULL OR old.saga <> new.saga OR old.status <> new.status) BEGIN
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('saga', new.saga, '', new.status, 1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+END;
+
+CREATE TRIGGER posthouse_tally_saga_ended AFTER UPDATE ON posthouse_saga
+WHEN new.status IN ('completed', 'compensated', 'cancelled') AND old.status <> new.status BEGIN
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('ended', new.saga, '', new.status, 1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+END;
+
+CREATE TRIGGER posthouse_tally_saga_ended_at_once AFTER INSERT ON posthouse_saga
+WHEN new.status IN ('completed', 'compensated', 'cancelled') BEGIN
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('ended', new.saga, '', new.status, 1)
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
+END;

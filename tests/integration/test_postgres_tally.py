@@ -1,0 +1,170 @@
+"""The tally of PostgreSQL is what is there, whoever changes the tables and however."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import asyncpg
+import pytest
+
+from posthouse.errors import PosthouseError, StoreUnavailable
+from posthouse.stores.postgres import PostgresStore
+from posthouse.testing.store_contract.gauges import step
+from posthouse.testing.store_contract.samples import entry, held, row
+from posthouse.testing.store_contract.steps import add, hold
+
+COPIED = """
+INSERT INTO posthouse.held (consumer, topic, tenant, lineage, event_id, digest, time, state, type, body, attempts, next_at,
+    first_at, last_at, reason, error, stack)
+SELECT 'c' || n % 3, 't', 't1', 1, 'e' || n, '', 0, 'dead', 'x', '', 0, 0, 0, 0, '', '', '' FROM generate_series(1, $1::integer) n
+"""
+WRONG = """
+SELECT kind, name, topic, state, sum(number)::integer FROM (
+    SELECT * FROM posthouse.counted()
+    UNION ALL SELECT kind, name, topic, state, -number FROM posthouse.tallied() WHERE kind <> 'ended') d
+GROUP BY 1, 2, 3, 4 HAVING sum(number) <> 0
+"""
+
+
+@pytest.fixture
+async def session(store: PostgresStore, postgres_url: str) -> AsyncIterator[Any]:
+    connection = await asyncpg.connect(postgres_url)
+    yield connection
+    await connection.close()
+
+
+async def differences(session: Any) -> list[tuple[object, ...]]:
+    """Where the tally is not what is there."""
+    return [tuple(found) for found in await session.fetch(WRONG)]
+
+
+async def dead(store: PostgresStore) -> Mapping[str, int]:
+    return {consumer: number for (consumer, _, state), number in (await store.counts()).held.items() if state == "dead"}
+
+
+async def test_rows_that_come_and_go_in_bulk_are_one_line_each_of_their_kind(
+    store: PostgresStore, session: Any
+) -> None:
+    await session.execute(COPIED, 300)
+    assert await session.fetchval("SELECT count(*) FROM posthouse.tally_change") == 3
+    assert await dead(store) == {"c0": 100, "c1": 100, "c2": 100}
+    await session.execute("UPDATE posthouse.held SET state = 'skipped' WHERE consumer = 'c0'")
+    await session.execute("DELETE FROM posthouse.held WHERE consumer = 'c1'")
+    assert await dead(store) == {"c2": 100}
+    assert (await store.counts()).skipped == {("c0", "t"): 100}
+    await store.inbox.purge(3600.0, 10_000)
+    assert await session.fetchval("SELECT count(*) FROM posthouse.tally_change") == 0
+    assert await dead(store) == {"c2": 100}
+    assert await differences(session) == []
+
+
+async def test_a_table_that_is_copied_into_or_truncated_is_counted(store: PostgresStore, session: Any) -> None:
+    await session.execute(COPIED, 30)
+    await store.inbox.purge(3600.0, 10_000)
+    rows = [tuple(found) for found in await session.fetch("SELECT * FROM posthouse.held")]
+    await session.execute("TRUNCATE posthouse.held")
+    assert (await store.counts()).held == {}
+    await session.copy_records_to_table("held", records=rows, schema_name="posthouse")
+    assert await dead(store) == {"c0": 10, "c1": 10, "c2": 10}
+    assert await differences(session) == []
+
+
+async def test_what_a_savepoint_takes_back_was_never_counted(store: PostgresStore, session: Any) -> None:
+    async with session.transaction():
+        await session.execute(COPIED, 3)
+        inner = session.transaction()
+        await inner.start()
+        await session.execute("DELETE FROM posthouse.held")
+        await inner.rollback()
+        await session.execute("DELETE FROM posthouse.held WHERE consumer = 'c0'")
+    assert await dead(store) == {"c1": 1, "c2": 1}
+
+
+async def test_a_claim_writes_no_line_since_it_changes_no_kind(store: PostgresStore, session: Any) -> None:
+    await hold(store, held(entry(None), "retrying"))
+    before = await session.fetchval("SELECT count(*) FROM posthouse.tally_change")
+    (due,) = await store.held.claim_due("billing", 10, 60.0)
+    await store.held.keep([due], 60.0)
+    assert await session.fetchval("SELECT count(*) FROM posthouse.tally_change") == before
+
+
+async def test_writers_housekeeping_and_sessions_that_are_killed_leave_a_tally_that_is_true(
+    store: PostgresStore, postgres_url: str, session: Any
+) -> None:
+    """Six at once, while sessions are ended at random and one looks all the time: at every moment the figures are what is there."""
+    over = asyncio.Event()
+
+    async def work(seed: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(40):
+            try:
+                await step(chance, store)
+            except PosthouseError:
+                continue  # a collision, or the session was ended
+
+    async def kill() -> int:
+        killed = 0
+        while not over.is_set():
+            killed += await session.fetchval(
+                "SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+                "AND datname = current_database() AND state = 'idle in transaction' LIMIT 1) s"
+            )
+            await asyncio.sleep(0.02)
+        return killed
+
+    async def watch() -> int:
+        looks = 0
+        looking = await asyncpg.connect(postgres_url, server_settings={"application_name": "watch"})
+        while not over.is_set():
+            assert await differences(looking) == []
+            looks += 1
+        await looking.close()
+        return looks
+
+    watching, killing = asyncio.create_task(watch()), asyncio.create_task(kill())
+    await asyncio.gather(*map(work, range(6)))
+    over.set()
+    assert await killing > 3
+    assert await watching > 5
+    assert await session.fetchval("SELECT sum(number) FROM posthouse.tallied() WHERE kind = 'held'") > 0
+
+
+async def test_a_tally_that_was_spoiled_is_found_by_the_checks_and_put_right(
+    store: PostgresStore, session: Any
+) -> None:
+    async def found() -> tuple[str, str]:
+        (check,) = [check for check in await store.checks() if check.name == "tally"]
+        return check.judgement, check.found
+
+    await session.execute(COPIED, 3)
+    assert await found() == ("ok", "its figures are what is there")
+    await session.execute("ALTER TABLE posthouse.held DISABLE TRIGGER USER")
+    await session.execute("DELETE FROM posthouse.held WHERE consumer = 'c0'")
+    await session.execute("ALTER TABLE posthouse.held ENABLE TRIGGER USER")
+    assert await found() == ("warn", "1 of its figures are not what is there")
+    assert await session.fetchval("SELECT posthouse.recount()") == 1
+    assert await dead(store) == {"c1": 1, "c2": 1}
+    assert (await found())[0] == "ok"
+
+
+async def test_a_row_is_as_old_as_its_writing_not_as_its_transaction(store: PostgresStore, session: Any) -> None:
+    async with session.transaction():
+        began = await session.fetchval("SELECT pg_sleep(0.3)::text, now()", column=1)
+        await store.outbox.append(store.join(session), [row("a")])
+    written = await session.fetchval("SELECT written_at FROM posthouse.outbox")
+    assert (written - began).total_seconds() >= 0.3
+    await session.execute("UPDATE posthouse.outbox SET written_at = now() - interval '1 hour'")
+    assert 3600 <= (await store.gauges()).oldest_unsent < 3660
+    await add(store, row("a"))
+    assert 3600 <= (await store.gauges()).oldest_unsent < 3660
+
+
+async def test_a_reading_that_takes_too_long_gives_up(store: PostgresStore, session: Any) -> None:
+    async with session.transaction():
+        await session.execute("LOCK TABLE posthouse.held IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(StoreUnavailable, match=r"did not say how it stands within 0\.2 s"):
+            await store.gauges(timeout=0.2)
+    assert (await store.gauges()).counts == await store.counts()
