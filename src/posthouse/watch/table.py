@@ -11,7 +11,7 @@ import msgspec
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.seam.timing import Crossing
 from posthouse.store import HeldState
-from posthouse.store.sagas import SagaStatus
+from posthouse.store.sagas import NOT_OVER
 
 Kind = Literal["counter", "gauge", "histogram"]
 
@@ -70,7 +70,6 @@ def metric(name: str) -> Metric:
 
 
 _HELD = get_args(HeldState)
-_SAGA = get_args(SagaStatus)
 _PLACE = ("service", "consumer", "topic")
 
 
@@ -220,7 +219,7 @@ _STORE = (
         "sagas",
         ("service", "saga", "state"),
         "Sagas that are not over, by their state.",
-        words={"state": _SAGA},
+        words={"state": NOT_OVER},
         also=Also(
             name="saga_inflight_count",
             labels={"service": "service", "saga": "saga_name"},
@@ -253,7 +252,7 @@ _STORE = (
         "seconds",
         ("service", "saga", "state"),
         "How long ago the oldest saga in this state began.",
-        words={"state": _SAGA},
+        words={"state": NOT_OVER},
     ),
     _store(
         "schedule_overdue_seconds",
@@ -390,7 +389,7 @@ _PROCESS = (
         "counter",
         "events",
         (*_PLACE, "state"),
-        "Events that were given up until a person decides: dead, or quarantined because they could not be read.",
+        "Events that were given up until a person decides; one whose transaction had to be repeated may count twice.",
         words={"state": ("dead", "quarantined")},
         also=Also(
             name="events_dlq_total",

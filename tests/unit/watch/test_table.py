@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from posthouse.errors import ConfigurationError
+from posthouse.watch.reference import page
 from posthouse.watch.table import PREFIX, TABLE, Metric, metric
+
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 FORBIDDEN = {"tenant", "tenant_id", "key", "id", "event_id", "type", "event_type", "error", "message", "subject", "le"}
 
@@ -69,3 +74,16 @@ def test_a_metric_is_found_with_and_without_the_prefix() -> None:
 def test_a_misspelled_metric_is_told_with_what_was_perhaps_meant() -> None:
     with pytest.raises(ConfigurationError, match="Did you mean 'outbox_unsent'"):
         metric("outbox_unsend")
+
+
+def test_the_page_is_what_the_table_says() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it: python -m posthouse.watch.reference > docs/metrics.md"
+
+
+def test_every_metric_is_on_the_page_once_with_its_labels_and_words() -> None:
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    for one in TABLE.values():
+        [line] = [line for line in lines if line.startswith(f"| `{one.full}` |")]
+        assert one.meaning in line
+        assert all(label in line for label in one.labels)
+        assert all(f"`{word}`" in line for words in one.words.values() for word in words)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from posthouse import Payload, Personal, Service
+from melmastoon.tenancy import tenant_class
+from posthouse import App, Payload, Personal, Service
 
 NAMESPACE = "melmastoon"
 CURRENCY = "USD"
 
 
 def service(token: str, *, owner: str) -> Service:
-    """One of the 22, under the short name that its subjects carry. All speak the envelope of the platform."""
-    return Service(token, namespace=NAMESPACE, owner=owner, envelope="melmastoon")
+    """One of the 22, under the short name that its subjects carry. All speak the envelope of the platform, and their figures tell
+    its classes of tenants apart."""
+    made = Service(token, namespace=NAMESPACE, owner=owner, envelope="melmastoon")
+    App(made, tenant_class=tenant_class)
+    return made
 
 
 class Guest(Payload):
