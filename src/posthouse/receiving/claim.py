@@ -38,6 +38,13 @@ class Claimed(NamedTuple):
     known: Sequence[InboundEvent] = ()
     refused: Sequence[InboundEvent] = ()
 
+    def but_for(self, known: Sequence[InboundEvent]) -> Claimed:
+        """The same, of which these turned out to have been applied before."""
+        if not known:
+            return self
+        ours = [one for one in self.events if one not in known]
+        return self._replace(events=ours, known=[*self.known, *known])
+
 
 NOTHING = Claimed(())
 

@@ -246,6 +246,6 @@ class Executor:
             claimed = await self.claimer.claim(tx, events)
             span.says("applied" if claimed.events else "not run")
             told = answer and handler is not None and handler.preparing is not None
-            holds = await self.runner.run(tx, events if told else claimed.events, answer)
-        self.outcomes.committed(events, claimed, self.seam.timing.now() - began)
-        return claimed.due or holds
+            ran = await self.runner.run(tx, events if told else claimed.events, answer)
+        self.outcomes.committed(events, claimed.but_for(ran.known), self.seam.timing.now() - began)
+        return claimed.due or ran.holds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,6 +24,14 @@ from posthouse.sending import Tx
 from posthouse.store import Store, Transaction
 
 T = TypeVar("T")
+
+
+class Ran(NamedTuple):
+    """What came of a run. `holds`: an event is held since then that is due once this is committed. `known`: another version of
+    their fact was applied before, and their handler was not called."""
+
+    holds: bool = False
+    known: Sequence[InboundEvent] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,18 +84,19 @@ class Runner:
             for one in events
         ]
 
-    async def run(self, tx: Transaction, events: Sequence[InboundEvent], answer: Answer = ()) -> bool:
-        """Call the one handler of these events, and write what it publishes. True when an event is held since then that is
-        due once this is committed."""
+    async def run(self, tx: Transaction, events: Sequence[InboundEvent], answer: Answer = ()) -> Ran:
+        """Call the one handler of these events, and write what it publishes."""
         handler = events[0].handler if events else None
         if handler is None:
-            return False
+            return Ran()
         if handler.calling is not None and not answer:
             raise RetryNow("its turn came only after nobody had been asked")
+        known: Sequence[InboundEvent] = ()
         if any(one.fact is not None for one in events):
-            events = [one for one in events if one.fact is None or await self._is_first(tx, one.fact)]
+            known = [one for one in events if one.fact is not None and not await self._is_first(tx, one.fact)]
+            events = [one for one in events if one not in known] if known else events
             if not events:
-                return False
+                return Ran(known=known)
         self._note(events)
         typed = [self._typed(handler, one.event) for one in events if one.event is not None]
         groups = by_tenant(typed, lambda event: event.tenant) if handler.many else [[event] for event in typed]
@@ -110,7 +119,7 @@ class Runner:
                 call.tx.publish_all(result)
             first, *others = [call.tx for call in calls]
             await first.finish(*others)
-            return any(call.tx.holds for call in calls)
+            return Ran(any(call.tx.holds for call in calls), known)
         finally:
             for call in calls:
                 call.tx.close()  # for whatever the handler has left behind

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from posthouse import App, Event, Payload, Policy, Service, Tx
+from posthouse.app import app_of
 from posthouse.broker import Frame, Verdict
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
@@ -20,6 +21,7 @@ from posthouse.errors import BrokerUnavailable, ConfigurationError, ContractErro
 from posthouse.seam import EventContext
 from posthouse.seam.frames import frame_of
 from posthouse.seam.timing import OTHERS
+from posthouse.testing import Harness
 from posthouse.watch.process import samples
 from posthouse.watch.prometheus import render
 from posthouse.watch.samples import Distribution
@@ -149,6 +151,38 @@ async def test_a_duplicate_is_counted_as_such_and_as_nothing_to_do(make: Make) -
         await eventually(lambda: scene.value("inbox_duplicates_total", **PLACE), right=lambda number: number == 2)
 
         assert (scene.consumed("ok"), scene.consumed("noop")) == (1, 2)
+
+
+async def test_of_two_versions_of_one_fact_the_second_is_nothing_to_do() -> None:
+    hotel, desk = Service("hotel"), Service("desk")
+
+    @hotel.event("stay.booked.v1", key="stay")
+    class Old(Payload):
+        stay: str
+
+    @hotel.event("stay.booked.v2", key="stay")
+    class New(Payload):
+        stay: str
+        beds: int = 1
+
+    @hotel.downcast(New, to=Old)
+    def as_old(new: New) -> Old:
+        return Old(stay=new.stay)
+
+    @desk.upcast(Old, to=New)
+    def as_new(old: Old) -> New:
+        return New(stay=old.stay)
+
+    @desk.on(New)
+    async def note(event: Event[New], tx: Tx) -> None:
+        pass
+
+    async with Harness(hotel, desk) as harness:
+        await harness.publish(New(stay="s1"))
+        await harness.settled()
+        found = [one for one in samples([app_of(desk)]) if one.metric == "events_consumed_total"]
+
+    assert {one.labels["result"]: one.value for one in found} == {"ok": 1, "noop": 1, "error": 0}
 
 
 async def test_what_cannot_be_read_is_quarantined_and_counted_by_a_short_word(make: Make) -> None:
