@@ -47,6 +47,10 @@ _NAME = (
 _VALUE = r"""(?:b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*"|\\"[^"\\]*\\"|[^\s&]+)"""
 
 _STEPS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"(\binput_value=).{0,300}?(, input_type=)"),
+        rf"\1{HIDDEN}\2",
+    ),  # pydantic quotes what it refuses
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), HIDDEN),
     (re.compile(r"\b(authorization\\?[\"']?\s*[:=,]\s*[\"']?(?:\w+\s+)?)[^\s\"']+", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(r"\b(bearer|basic)(\s+)[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1\2{HIDDEN}"),

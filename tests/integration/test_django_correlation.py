@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
+import logging
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
@@ -14,23 +17,32 @@ from django.test import AsyncClient, Client, override_settings
 from django.urls import path
 
 import tests.integration.django_site  # noqa: F401  # sets Django up
+from posthouse.edges.correlation import headers
 from posthouse.errors import ConfigurationError
 from posthouse.seam import NOTHING, Current, current
+from posthouse.watch.logs import JsonLines
 
 HEADER = "X-Correlation-ID"
 NAME = "posthouse.django.middleware.CorrelationMiddleware"
 
 seen: list[Current] = []
+carried: list[dict[str, str]] = []
+log = logging.getLogger("site.views")
+
+
+def look() -> HttpResponse:
+    seen.append(current())
+    carried.append(headers())
+    log.warning("looked")
+    return HttpResponse("ok")
 
 
 def plain(request: HttpRequest) -> HttpResponse:
-    seen.append(current())
-    return HttpResponse("ok")
+    return look()
 
 
 async def asynchronous(request: HttpRequest) -> HttpResponse:
-    seen.append(current())
-    return HttpResponse("ok")
+    return look()
 
 
 def fails(request: HttpRequest) -> HttpResponse:
@@ -54,18 +66,19 @@ urlpatterns = [
 @pytest.fixture(autouse=True)
 def site() -> Iterator[None]:
     seen.clear()
+    carried.clear()
     with override_settings(ROOT_URLCONF=sys.modules[__name__], MIDDLEWARE=[NAME, NAME], ALLOWED_HOSTS=["*"]):
         yield
 
 
-async def answer(way: str, page: str, headers: Mapping[str, str] | None = None) -> Any:
+async def answer(way: str, page: str, given: Mapping[str, str] | None = None) -> Any:
     if way == "wsgi":
-        return await asyncio.to_thread(_get, page, headers)
-    return await AsyncClient(raise_request_exception=False).get(f"/{page}", headers=headers)
+        return await asyncio.to_thread(_get, page, given)
+    return await AsyncClient(raise_request_exception=False).get(f"/{page}", headers=given)
 
 
-def _get(page: str, headers: Mapping[str, str] | None) -> Any:
-    return Client(raise_request_exception=False).get(f"/{page}", headers=headers)
+def _get(page: str, given: Mapping[str, str] | None) -> Any:
+    return Client(raise_request_exception=False).get(f"/{page}", headers=given)
 
 
 @pytest.mark.parametrize("way", ["wsgi", "asgi"])
@@ -80,6 +93,21 @@ async def test_the_id_is_in_the_answer_and_current_in_the_view(way: str, page: s
     assert here.outer_correlation == "mine"
     assert found.status_code == (500 if page == "fails" else 200)
     assert current() is NOTHING
+
+
+@pytest.mark.parametrize("way", ["wsgi", "asgi"])
+@pytest.mark.parametrize("page", ["plain", "asynchronous"])
+async def test_a_line_and_a_call_of_a_view_have_the_id(way: str, page: str) -> None:
+    lines = io.StringIO()
+    handler = logging.StreamHandler(lines)
+    handler.setFormatter(JsonLines())
+    log.addHandler(handler)
+    try:
+        id = (await answer(way, page)).headers[HEADER]
+    finally:
+        log.removeHandler(handler)
+    assert json.loads(lines.getvalue())["correlation"] == id
+    assert carried == [{HEADER: id}]
 
 
 @pytest.mark.parametrize("way", ["wsgi", "asgi"])

@@ -192,6 +192,15 @@ MISTAKES: dict[str, list[Mistake]] = {
             "AsgiCorrelation: trusted has '10.0.0.1/8': 10.0.0.1/8 has host bits set: write an address, or a network as '10.0.0.0/8'",
         ),
         Mistake(
+            "a level in capitals",
+            'configure(level="INFO")',
+            "configure(level='INFO'): it is 'debug' or 'info' or 'warning' or 'error' or 'critical'. Did you mean 'info'?",
+        ),
+        Mistake(
+            "no line at all", "configure(repeats=0)", "configure(repeats=0): it is a whole number, 1 or more or None"
+        ),
+        Mistake("json for as_json", "configure(json=True)", "configure has no option 'json'. Did you mean 'as_json'?"),
+        Mistake(
             "trust for trusted",
             "AsgiCorrelation(print, trust=[])",
             "AsgiCorrelation has no option 'trust'. Did you mean 'trusted'?",

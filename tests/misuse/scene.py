@@ -28,6 +28,7 @@ from posthouse.cli import app as cli
 from posthouse.edges.correlation import AsgiCorrelation, correlated
 from posthouse.errors import PosthouseError
 from posthouse.testing.chaos import Chaos
+from posthouse.watch.logs import configure
 
 SHOP = """
 from posthouse import App, Event, Payload, Service, Tx
@@ -165,7 +166,7 @@ def namespace() -> dict[str, Any]:
         "orders": orders, "OrderPlaced": OrderPlaced, "OrderPaid": OrderPaid, "Plain": Plain, "Chaos": Chaos,
         "Harness": testing.Harness, "timedelta": datetime.timedelta, "datetime": datetime.datetime, "UTC": datetime.UTC, "date": datetime.date, "math": math, "uuid": uuid,
         "Path": Path, "sqlite3": sqlite3, "dataclasses": dataclasses, "os": os, "posthouse": posthouse, "asyncio": asyncio,
-        "AsgiCorrelation": AsgiCorrelation, "correlated": correlated,
+        "AsgiCorrelation": AsgiCorrelation, "correlated": correlated, "configure": configure,
     }  # fmt: skip
 
 

@@ -24,7 +24,6 @@ from posthouse.brokers.rabbitmq.url import RabbitmqOptions
 from posthouse.brokers.redis.url import DRIVER_OPTIONS as REDIS_OPTIONS
 from posthouse.brokers.redis.url import RedisOptions
 from posthouse.brokers.sqs.url import SqsOptions
-from posthouse.cli.logs import JsonLines, PlainLines
 from posthouse.clock import SystemClock
 from posthouse.errors import BrokerUnavailable, ConfigurationError
 from posthouse.receiving.holding import with_error
@@ -33,6 +32,7 @@ from posthouse.stores import DRIVER_OPTIONS as POSTGRES_OPTIONS
 from posthouse.stores import PostgresOptions
 from posthouse.stores.sqlite.url import SqliteOptions
 from posthouse.testing import Harness
+from posthouse.watch.logs import JsonLines, PlainLines
 
 SECRET = "hunter2-hunter2"
 

@@ -13,6 +13,7 @@ import msgspec
 
 from posthouse.contracts.payload import PayloadType
 from posthouse.contracts.payloads import as_payload_class, payload_of
+from posthouse.contracts.personal import shield
 from posthouse.contracts.terms import Terms
 from posthouse.errors import ConfigurationError, ContractError, RuleBroken, did_you_mean
 from posthouse.events.envelope import Metadata
@@ -120,6 +121,7 @@ def declare(
         provenance=provenance,
     )
     setattr(made, _MARK, event_type)
+    shield(made)
     return event_type
 
 

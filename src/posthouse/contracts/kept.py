@@ -9,9 +9,13 @@ from decimal import Decimal
 
 import msgspec
 
+from posthouse.contracts.personal import marked_attributes
+from posthouse.redaction import HIDDEN
+
 ABSENT = msgspec.UNSET
 UNORDERED = (set, frozenset)
 ITEMS = (list, tuple, *UNORDERED)
+REMEDY = "say what the field declares, and let nothing compute, rename or leave out its value on the way"
 WORDS = 120
 """Characters of a value that are shown."""
 
@@ -37,7 +41,10 @@ def _difference(said: object, heard: object, path: str, same: bool) -> str | Non
             return next((_words(path, said, heard) for one in left if not _is_among(one, heard, path, same)), None)
         pairs = ((f"{path}[{place}]", *both) for place, both in enumerate(zip(said, heard, strict=True)))
     elif isinstance(said, type(heard)) and (names := _names(said)) and names.keys() == _names(heard).keys():
-        pairs = ((f"{path}.{name}", _value(said, name), _value(heard, name)) for name in names)
+        for name in names:
+            if found := _difference(_value(said, name), _value(heard, name), f"{path}.{name}", same):
+                return _words(f"{path}.{name}", HIDDEN, HIDDEN) if name in marked_attributes(type(said)) else found
+        return None
     else:
         opaque = same and type(said) is type(heard) and type(said).__eq__ is object.__eq__
         return None if opaque or _equal(said, heard) else _words(path, said, heard)
@@ -88,13 +95,12 @@ def _moment(time: datetime) -> object:
 
 
 def _words(path: str, said: object, heard: object) -> str:
+    if said is HIDDEN:
+        return f"`{path}` is personal and not shown, and readers would hear something else: {REMEDY}"
     one, other = _shown(said), _shown(heard)
     if one == other:
         one, other = f"{one} ({type(said).__name__})", f"{other} ({type(heard).__name__})"
-    return (
-        f"`{path}` is {one} here, and readers would hear {other}: say what the field declares, and let nothing "
-        "compute, rename or leave out its value on the way"
-    )
+    return f"`{path}` is {one} here, and readers would hear {other}: {REMEDY}"
 
 
 def _shown(value: object) -> str:

@@ -1,23 +1,102 @@
-"""Personal: a mark on the fields of a payload that say something about a person."""
+"""Personal: a mark on the fields of a payload that say something about a person. What is marked is not shown: not by the `repr` of
+a payload, not in log lines."""
 
 from __future__ import annotations
 
 import typing
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 
 import msgspec
+
+from posthouse.redaction import HIDDEN
 
 
 class Personal(msgspec.Struct, frozen=True):
     """`email: Annotated[str, Personal("contact")]`. `kind` is the class of data, in the words of your privacy officer:
-    contact, identity, health, … Schema and bytes are as without it."""
+    contact, identity, health, … Schema and bytes are as without it; `repr` and `str` of the payload hide the field."""
 
     kind: str
 
 
 def personal_fields(cls: type) -> frozenset[str]:
     """The marked fields of a payload class as they travel, dots reaching inside, `*` being any item."""
-    return frozenset(_marked(cls, "", ()))
+    return _known(cls)[0]
+
+
+def marked_attributes(cls: type) -> frozenset[str]:
+    """The fields of this very class that are marked, as code calls them."""
+    return _known(cls)[1]
+
+
+@lru_cache(4096)
+def _known(cls: typing.Any) -> tuple[frozenset[str], frozenset[str]]:
+    """Asked for with every line of a log."""
+    own = (name for name, hint in _hints(cls).items() if _is_marked(hint))
+    return frozenset(_marked(cls, "", ())), frozenset(own)
+
+
+def shield(cls: type) -> None:
+    """Let `repr` and `str` of a payload class, and of those inside of it, hide what is marked."""
+    for one in _with_inner(cls, ()):
+        if not marked_attributes(one):
+            continue
+        if hasattr(one, "__repr_args__"):  # pydantic makes all its texts of these
+            one.__repr_args__ = _hidden_args(one.__repr_args__)
+        else:
+            one.__repr__ = one.__str__ = _masked  # type: ignore[assignment]
+            if hasattr(one, "__rich_repr__"):
+                one.__rich_repr__ = _shown_fields
+
+
+def personal_values(cls: type, plain: object) -> set[str]:
+    """What the marked fields of a payload say, as texts: `plain` is the payload as JSON has it. Nothing of one character: that is
+    in every text."""
+    found = {str(value) for path in personal_fields(cls) for value in _leaves(plain, path.split("."))}
+    return {text for text in found if len(text) > 1}
+
+
+def _leaves(value: object, path: list[str]) -> Iterator[object]:
+    """Texts and numbers in a place of a JSON value, and in all that is inside of it."""
+    if isinstance(value, dict):
+        inner = value.values() if not path or path[0] == "*" else [value[path[0]]] if path[0] in value else ()
+        for one in inner:
+            yield from _leaves(one, path[1:])
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _leaves(one, path[1:] if path[:1] == ["*"] else path)
+    elif not path and isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield value
+
+
+def _shown_fields(self: object) -> Iterator[tuple[str, object]]:
+    hidden = marked_attributes(type(self))
+    for name in _hints(type(self)):
+        if hasattr(self, name):
+            yield name, HIDDEN if name in hidden else getattr(self, name)
+
+
+def _masked(self: object) -> str:
+    hidden = marked_attributes(type(self))
+    fields = (f"{name}={HIDDEN if name in hidden else repr(value)}" for name, value in _shown_fields(self))
+    return f"{type(self).__name__}({', '.join(fields)})"
+
+
+def _hidden_args(shown: typing.Any) -> typing.Any:
+    def args(self: object) -> Iterator[tuple[str | None, object]]:
+        hidden = marked_attributes(type(self))
+        for name, value in shown(self):
+            yield name, HIDDEN if name in hidden else value
+
+    return args
+
+
+def _with_inner(cls: type, inside: tuple[type, ...]) -> Iterator[type]:
+    yield cls
+    for hint in _hints(cls).values():
+        for inner, _ in _classes(hint, False):
+            if inner not in (*inside, cls):
+                yield from _with_inner(inner, (*inside, cls))
 
 
 def _marked(cls: type, path: str, inside: tuple[type, ...]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from posthouse.events.trace import TraceContext, trace_id_to_uuid
 from posthouse.options import checked
 from posthouse.seam.context import EventContext
 from posthouse.seam.current import Current, current, during
+from posthouse.watch.here import span_here
 
 HEADER = "X-Correlation-ID"
 LONGEST = MAX_BYTES["correlation"]
@@ -236,8 +237,10 @@ def correlated(
 def headers() -> dict[str, str]:
     """What a call to another service carries, of the request or the event in hand; empty where there is neither. An id that no
     header can say is percent-encoded."""
-    here = current()
+    here, span = current(), span_here()  # where there is a span, the call is below it
     found = {"traceparent": here.traceparent, "tracestate": here.tracestate}
+    if span is not None:
+        found = {"traceparent": span.traceparent, "tracestate": span.tracestate}
     if here.correlation:
         sound = _SOUND.fullmatch(here.correlation)
         found[HEADER] = here.correlation if sound else quote(here.correlation, safe="", errors="replace")[:LONGEST]

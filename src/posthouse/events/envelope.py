@@ -99,6 +99,15 @@ class Event(msgspec.Struct, Generic[P], frozen=True, kw_only=True, gc=False):
     metadata: Metadata = Metadata()
     extensions: Mapping[str, Scalar] = {}
 
+    def __repr__(self) -> str:
+        """All that is said of it. Raw data is not shown: nobody knows here what is personal in it."""
+        said = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        shown = (
+            f"{name}=<{len(value)} bytes>" if name == "data" and isinstance(value, bytes) else f"{name}={value!r}"
+            for name, value in said
+        )
+        return f"Event({', '.join(shown)})"
+
     @property
     def occurred_at(self) -> datetime:
         """When the fact became true, by the producer's clock; the start of 1970 when it gave no time."""

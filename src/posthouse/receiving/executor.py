@@ -136,6 +136,10 @@ class Executor:
     async def retry(self, held: HeldEvent) -> None:
         """Run a held event whose turn has come; its attempt is counted already."""
         inbound = self.decoder.from_held(held)
+        with during(self._handling(inbound, held.attempts)):
+            await self._retry(inbound, held)
+
+    async def _retry(self, inbound: InboundEvent, held: HeldEvent) -> None:
         if self._is_foreign(inbound):
             await self.settler.leave_to_others(inbound)
             return

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
-from posthouse.events import timestamp
+from posthouse.events import decode_any, timestamp
 from posthouse.pulse import alive
 from posthouse.receiving.order import is_outlived
 from posthouse.receiving.policy import DEFAULT, Policy
@@ -180,9 +180,19 @@ def _quarantined(held: HeldEvent, error: Exception | None) -> Failure:
         topic=entry.topic,
         tenant=entry.tenant,
         key=entry.key,
+        correlation=correlation_in(held),
         attempt=held.attempts,
         command=f"posthouse held list TARGET --consumer {held.consumer} --state quarantined",
     )
+
+
+def correlation_in(held: HeldEvent) -> str | None:
+    """Which story a held event is part of; None where it cannot be read."""
+    try:
+        event = decode_any(held.headers, held.body)
+    except Exception:
+        return None
+    return event.correlation or event.id
 
 
 def _beside(held: HeldEvent) -> HeldEvent:

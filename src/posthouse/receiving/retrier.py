@@ -11,6 +11,7 @@ from posthouse.errors import StoreError
 from posthouse.outage import Outages
 from posthouse.pulse import Pulse
 from posthouse.receiving.executor import Executor
+from posthouse.receiving.holding import correlation_in
 from posthouse.redaction import words_of
 from posthouse.seam import Failure
 from posthouse.store import HeldEvent
@@ -146,6 +147,7 @@ class Retrier:
                 tenant=entry.tenant,
                 key=entry.key,
                 attempt=event.attempts,
+                correlation=correlation_in(event),
                 next_at=self._clock.now() + self._visibility,
             )
         )

@@ -17,6 +17,7 @@ from typing import Literal
 from posthouse.errors import DeadlineExceeded, HandlerSignal
 from posthouse.events import timestamp
 from posthouse.redaction import words_of
+from posthouse.seam.current import current
 from posthouse.seam.deadline import in_thread, on_loop
 
 log = logging.getLogger("posthouse.failures")
@@ -58,6 +59,8 @@ class Failure:
     topic: str = ""
     tenant: str = ""
     key: str | None = None
+    correlation: str | None = dataclasses.field(default_factory=lambda: current().correlation)
+    """Which story it is part of; None where nobody could read it."""
     attempt: int = 0
     """This was run number …"""
     max_attempts: int | None = None
@@ -86,7 +89,18 @@ class Failure:
     @property
     def fields(self) -> dict[str, object]:
         """What the record in the log carries, each under its name: see `Failure`."""
-        named = ("reason", "outcome", "consumer", "handler", "event_type", "event_id", "topic", "tenant", "key")
+        named = (
+            "reason",
+            "outcome",
+            "consumer",
+            "handler",
+            "event_type",
+            "event_id",
+            "topic",
+            "tenant",
+            "key",
+            "correlation",
+        )
         shown: dict[str, object] = {name: getattr(self, name) for name in named}
         return shown | {
             "attempt": self.attempt,

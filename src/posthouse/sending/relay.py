@@ -257,6 +257,7 @@ class Relay:
                 topic=row.topic,
                 tenant=row.tenant,
                 key=row.key,
+                correlation=_correlation_in(row),
                 attempt=attempts,
                 next_at=None if quarantined else self._clock.now() + delay,
                 command="posthouse outbox list TARGET" if quarantined else "",
@@ -301,6 +302,13 @@ class Relay:
                 await self._outbox.release(self._owner)
         except StoreError as error:
             log.warning("shards were not released and will expire: %s", error)
+
+
+def _correlation_in(row: OutboxRow) -> str | None:
+    with contextlib.suppress(Exception):
+        event = event_in(row)
+        return event.correlation or event.id
+    return None
 
 
 def _type_of(row: OutboxRow) -> str:

@@ -28,10 +28,10 @@ from posthouse import (
 )
 from posthouse.broker import Frame, Verdict
 from posthouse.brokers.memory import MemoryBroker
-from posthouse.cli.logs import JsonLines, PlainLines
 from posthouse.events import timestamp
 from posthouse.seam import failures
 from posthouse.testing import Harness
+from posthouse.watch.logs import JsonLines, PlainLines
 from tests.kit.waiting import eventually
 
 

@@ -8,7 +8,7 @@ from posthouse.clock import new_id
 from posthouse.events import Event
 from posthouse.processes.saga.declared import SagaType
 from posthouse.receiving import Policy
-from posthouse.receiving.holding import Holder
+from posthouse.receiving.holding import Holder, correlation_in
 from posthouse.seam import Failure
 from posthouse.sending import Tx
 from posthouse.store import WAITED, HeldEvent
@@ -48,6 +48,7 @@ async def bury(tx: Tx, held: HeldEvent, reason: str, of: SagaType, policy: Polic
             topic=entry.topic,
             tenant=entry.tenant,
             key=entry.key,
+            correlation=correlation_in(held),
             command=f"posthouse held list TARGET --consumer {of.consumer} --state {state}",
         )
     )

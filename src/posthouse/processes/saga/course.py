@@ -543,6 +543,7 @@ class Course:
                 event_id=self._given.event_id,
                 tenant=row.tenant,
                 key=row.id,
+                correlation=row.correlation,
                 attempt=attempts,
                 max_attempts=self.of.policy_of(method).max_attempts,
                 next_at=again,

@@ -1,0 +1,72 @@
+"""Masking: what a line of the log may show. Secrets are known by where they stand, personal data by the contract of the event in hand:
+what its marked fields say is hidden wherever it turns up, in a message, in an error, in a traceback."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from posthouse.contracts import event_type_of
+from posthouse.contracts.personal import personal_fields, personal_values
+from posthouse.redaction import HIDDEN, redacted, storable
+from posthouse.seam.current import Current
+
+READ = 64 * 1024
+"""Characters of a text that are looked at; of what is longer the rest is never shown."""
+UNSAYABLE = "(it cannot be put into words)"
+
+
+class Mask:
+    """Texts as they may be shown while this is current. Nothing here raises."""
+
+    def __init__(self, here: Current) -> None:
+        self._values = _pattern(here)
+
+    def shown(self, value: object, limit: int) -> str:
+        """A value as text, without secrets and personal data, and no longer than so many characters."""
+        text = _text(value)
+        text = redacted(text[:READ])
+        if self._values is not None:
+            text = self._values.sub(HIDDEN, text)
+        return storable(text if len(text) <= limit else f"{text[:limit]}{HIDDEN}")
+
+
+def _text(value: object) -> str:
+    try:
+        if isinstance(value, bytes | bytearray):
+            return bytes(value[:READ]).decode(errors="backslashreplace")
+        return value if type(value) is str else str(value)
+    except Exception:  # whatever a class does in its repr
+        return UNSAYABLE
+
+
+def _pattern(here: Current) -> re.Pattern[str] | None:
+    """Whatever the personal fields of the event in hand say, as whole words, the longest first."""
+    if here.event is None or here.payload is None:
+        return None
+    try:
+        if not personal_fields(here.payload):
+            return None
+        values = personal_values(here.payload, _plain(here.payload, here.event.data))
+    except Exception:  # a class that nobody can look into
+        return None
+    if not values:
+        return None
+    # as the text has them, and as a repr or JSON inside of it would
+    said = {form for value in values for form in (value, repr(value)[1:-1], msgspec.json.encode(value).decode()[1:-1])}
+    said = {form for form in said if len(form) > 1}
+    words = "|".join(re.escape(form) for form in sorted(said, key=len, reverse=True))
+    return re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE)
+
+
+def _plain(cls: type, data: object) -> object:
+    """A payload as JSON has it; as it came, where it is no such payload."""
+    if isinstance(data, bytes):
+        try:
+            data = event_type_of(cls).payload.decode(data)
+        except Exception:
+            return msgspec.json.decode(data)
+    if (dump := getattr(data, "model_dump", None)) is not None:
+        return dump(mode="json", by_alias=True)
+    return msgspec.to_builtins(data)

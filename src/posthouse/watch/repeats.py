@@ -1,0 +1,133 @@
+"""Repeats: the same line again and again is one line with a count. Nothing is silent: the count comes at the latest a minute later, or at
+the end."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from posthouse.options import Count, checked
+
+MINUTE = 60.0
+MOST = 2_000
+"""Different lines that are counted at once; what comes beyond is let through."""
+WHOSE = ("consumer", "handler", "error_type")
+"""Lines of one template that differ in these are different lines."""
+FOR_GOOD = ("dead", "quarantined")
+"""Outcomes that somebody has to look at: each of these lines is shown."""
+
+Key = tuple[object, ...]
+
+
+@dataclass
+class _Seen:
+    since: float
+    shown: int = 0
+    left_out: int = 0
+
+
+class Repeats(logging.Filter):
+    """Lets a line through `most` times a minute; then says how many like it were left out. Lines count as the same by their
+    logger, level and template. It looks at loggers below `name`, at all when that is empty. A failure that makes an event dead
+    is never left out.
+
+    `tell` gets the line with the count; without it, the logger does.
+    """
+
+    @checked
+    def __init__(
+        self, name: str = "posthouse", most: Count = 60, tell: Callable[[logging.LogRecord], object] | None = None
+    ) -> None:
+        super().__init__(name)
+        self._most = most
+        self._tell = tell or _through_its_logger
+        self._seen: dict[Key, _Seen] = {}
+        self._lock = threading.Lock()
+        self._teller: threading.Thread | None = None
+        atexit.register(self.finish)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is shown; what was decided for one handler holds for all."""
+        known = record.__dict__.get("_posthouse_shown")
+        if known is None:
+            known = record.__dict__["_posthouse_shown"] = self._is_shown(record)
+        return bool(known)
+
+    def finish(self) -> None:
+        """Say at once what was left out so far."""
+        self._tell_those_since(float("inf"))
+
+    def _is_shown(self, record: logging.LogRecord) -> bool:
+        if not super().filter(record) or getattr(record, "outcome", None) in FOR_GOOD:
+            return True
+        key = (record.name, record.levelno, str(record.msg), *(str(record.__dict__.get(name, "")) for name in WHOSE))
+        now = time.monotonic()
+        with self._lock:
+            seen = self._seen.get(key)
+            if seen is None or (now - seen.since >= MINUTE and not seen.left_out):
+                if seen is None and len(self._seen) >= MOST and not self._made_room(now):
+                    return True
+                seen = self._seen[key] = _Seen(now)
+            if seen.shown < self._most:
+                seen.shown += 1
+                return True
+            seen.left_out += 1
+            if self._teller is None or not self._teller.is_alive():
+                self._teller = threading.Thread(target=self._tell_in_time, daemon=True, name="posthouse-repeats")
+                self._teller.start()
+            return False
+
+    def _made_room(self, now: float) -> bool:
+        for key in [key for key, seen in self._seen.items() if now - seen.since >= MINUTE and not seen.left_out]:
+            del self._seen[key]
+        return len(self._seen) < MOST
+
+    def _tell_in_time(self) -> None:
+        """Runs while something was left out that was not told."""
+        while True:
+            with self._lock:
+                waiting = [seen.since for seen in self._seen.values() if seen.left_out]
+                if not waiting:
+                    self._teller = None
+                    return
+                wait = min(waiting) + MINUTE - time.monotonic()
+            if wait > 0:
+                time.sleep(wait)
+            self._tell_those_since(time.monotonic() - MINUTE)
+
+    def _tell_those_since(self, latest: float) -> None:
+        with self._lock:
+            due = [(key, seen) for key, seen in self._seen.items() if seen.left_out and seen.since <= latest]
+            for key, _ in due:
+                del self._seen[key]
+        for key, seen in due:
+            with contextlib.suppress(Exception):
+                self._tell(_count(key, seen))
+
+
+def _count(key: Key, seen: _Seen) -> logging.LogRecord:
+    name, level, template, *whose = key
+    seconds = max(1, round(time.monotonic() - seen.since))
+    fields = {field: value for field, value in zip(WHOSE, whose, strict=True) if value}
+    of = f" ({', '.join(map(str, fields.values()))})" if fields else ""
+    return logging.makeLogRecord(
+        {
+            "name": name,
+            "levelno": level,
+            "levelname": logging.getLevelName(int(str(level))),
+            "msg": "%d lines like this were left out in %d s: %s%s",
+            "args": (seen.left_out, seconds, template, of),
+            "repeats": seen.left_out,
+            "_posthouse_shown": True,
+            **fields,
+        }
+    )
+
+
+def _through_its_logger(record: logging.LogRecord) -> None:
+    logging.getLogger(record.name).handle(record)

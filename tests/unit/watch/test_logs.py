@@ -1,0 +1,671 @@
+"""Log lines: they say whose they are, show nothing secret or personal, and never break or hold up what logs them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import io
+import json
+import logging
+import logging.config
+import logging.handlers
+import queue
+import subprocess
+import sys
+import threading
+import time
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from pydantic import BaseModel
+
+from posthouse import (
+    App,
+    Event,
+    Payload,
+    Personal,
+    Policy,
+    Reject,
+    Saga,
+    Service,
+    Turn,
+    Tx,
+    starts,
+)
+from posthouse.errors import ConfigurationError, ContractError
+from posthouse.seam import Current, during
+from posthouse.testing import Harness
+from posthouse.watch.lines import Lines
+from posthouse.watch.logs import Context, JsonLines, PlainLines, Repeats, configure
+from tests.kit.waiting import eventually
+
+EMAIL = "ada.lovelace@example.com"
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+class Paper:
+    """A logger of its own, and what it wrote."""
+
+    def __init__(self, formatter: logging.Formatter, *filters: logging.Filter) -> None:
+        self._stream = io.StringIO()
+        handler = logging.StreamHandler(self._stream)
+        handler.setFormatter(formatter)
+        for one in filters:
+            handler.addFilter(one)
+        self.log = logging.Logger("shop.app")
+        self.log.addHandler(handler)
+
+    @property
+    def text(self) -> str:
+        return self._stream.getvalue()
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.text.splitlines()]
+
+
+def record_of(**fields: Any) -> logging.LogRecord:
+    return logging.makeLogRecord({"name": "shop", "levelname": "INFO", "levelno": 20, **fields})
+
+
+# What a line is.
+
+
+def test_a_line_is_one_object_with_time_level_and_event() -> None:
+    record = logging.makeLogRecord(
+        {
+            "name": "posthouse.relay",
+            "levelno": 30,
+            "levelname": "WARNING",
+            "msg": "waits\n%d s",
+            "args": (3,),
+            "created": 0.0,
+        }
+    )
+    line = JsonLines().format(record)
+    assert "\n" not in line
+    assert json.loads(line) == {
+        "time": "1970-01-01T00:00:00.000000Z",
+        "level": "warning",
+        "logger": "posthouse.relay",
+        "event": "waits\n3 s",
+    }
+
+
+def test_extra_fields_exceptions_and_stacks_are_kept() -> None:
+    paper = Paper(JsonLines())
+    try:
+        raise ValueError("no")
+    except ValueError:
+        paper.log.exception("failed", extra={"tenant": "t1", "where": object, "count": 3}, stack_info=True)
+    (entry,) = paper.lines
+    assert (entry["tenant"], entry["where"], entry["count"]) == ("t1", "<class 'object'>", 3)
+    assert "ValueError: no" in entry["exception"]
+    assert "test_extra_fields" in entry["stack"]
+
+
+def test_an_extra_that_is_called_like_one_of_ours_hides_nothing() -> None:
+    paper = Paper(JsonLines())
+    paper.log.info("what happened", extra={"event": "mine", "level": 3})
+    (entry,) = paper.lines
+    assert (entry["event"], entry["event_"], entry["level"], entry["level_"]) == ("what happened", "mine", "info", 3)
+
+
+# Whose it is.
+
+
+def test_a_line_in_a_request_says_its_correlation_and_trace() -> None:
+    paper = Paper(JsonLines())
+    with during(Current(correlation="r1", outer_correlation="x", traceparent=f"00-{TRACE}-00f067aa0ba902b7-01")):
+        paper.log.info("hello")
+    (entry,) = paper.lines
+    assert (entry["correlation"], entry["outer_correlation"], entry["trace_id"]) == ("r1", "x", TRACE)
+    assert "span_id" not in entry  # that one is the caller's
+
+
+def test_a_span_that_is_current_wins() -> None:
+    paper, tracer = Paper(JsonLines()), TracerProvider().get_tracer("test")
+    request = Current(correlation="r1", traceparent=f"00-{TRACE}-00f067aa0ba902b7-01")
+    with during(request), tracer.start_as_current_span("x") as span:
+        paper.log.info("hello")
+    (entry,) = paper.lines
+    assert entry["trace_id"] == f"{span.get_span_context().trace_id:032x}"
+    assert entry["span_id"] == f"{span.get_span_context().span_id:016x}"
+
+
+def test_a_plain_line_has_the_correlation_at_its_end() -> None:
+    paper = Paper(PlainLines())
+    with during(Current(correlation="r1")):
+        paper.log.warning("hello")
+    assert paper.text.endswith("WARNING  shop.app: hello [r1]\n")
+    paper.log.warning("nobody's")
+    assert paper.text.endswith("nobody's\n")
+
+
+def test_what_the_caller_passes_wins() -> None:
+    paper = Paper(JsonLines())
+    with during(Current(correlation="r1", tenant="t1")):
+        paper.log.info("hello", extra={"tenant": "t2", "correlation": "r2"})
+    assert (paper.lines[0]["tenant"], paper.lines[0]["correlation"]) == ("t2", "r2")
+
+
+def test_behind_a_queue_a_line_still_knows_its_request() -> None:
+    waiting: queue.Queue[logging.LogRecord] = queue.Queue()
+    handler = logging.handlers.QueueHandler(waiting)
+    handler.addFilter(Context())
+    log = logging.Logger("shop.app")
+    log.addHandler(handler)
+    with during(Current(correlation="r1")):
+        log.info("hello")
+    assert json.loads(JsonLines().format(waiting.get_nowait()))["correlation"] == "r1"
+
+
+class Placed(Payload):
+    order: str
+
+
+def shop_with_everything(log: logging.Logger) -> Service:
+    """A handler, one in a thread that begins with a failure, one that fails for good, a saga and a read model."""
+    shop = Service("shop")
+    shop.event("order.placed.v1", key="order")(Placed)
+    vendor = logging.getLogger("vendor.http")
+
+    @shop.on(Placed, consumer="pack")
+    async def pack(event: Event[Placed], tx: Tx) -> None:
+        log.info("packing")
+        vendor.info("calling the vendor")
+        await asyncio.create_task(below())
+
+    async def below() -> None:
+        log.info("in a task below")
+
+    failed: list[str] = []
+
+    @shop.on(Placed, consumer="flaky", policy=Policy(first_delay=0.01, last_delay=0.01))
+    def flaky(event: Event[Placed]) -> None:
+        log.info("in a thread")
+        if not failed:
+            failed.append(event.id)
+            raise ConnectionError("not now")
+
+    @shop.on(Placed, consumer="dead")
+    async def dead(event: Event[Placed]) -> None:
+        log.info("about to fail for good")
+        raise Reject("never")
+
+    @shop.saga("packing", correlate="order")
+    class Packing(Saga):
+        order: str
+
+        @starts(Placed)
+        async def begin(self, event: Event[Placed], turn: Turn) -> None:
+            log.info("a saga's turn")
+
+    model = shop.projection("orders")
+
+    @model.setup
+    async def tables(model: Any) -> None:
+        await model.execute(f"CREATE TABLE {model.table('orders')} (id TEXT)")
+
+    @model.on(Placed)
+    async def show(event: Event[Placed], model: Any) -> None:
+        log.info("a read model's")
+
+    return shop
+
+
+async def test_every_line_of_a_run_that_is_about_an_event_says_which(tmp_path: Path) -> None:
+    """Of our loggers, the application's and others'; in tasks, threads, retries, for dead letters, sagas and read models."""
+    stream = io.StringIO()
+    before = logging.getLogger().handlers[:], logging.getLogger().level
+    configure(level="info", stream=stream)
+    try:
+        shop = shop_with_everything(logging.getLogger("shop.app"))
+        url = f"sqlite:///{tmp_path / 'shop.db'}"
+        async with App(shop, store=url, broker=f"embedded:///{tmp_path / 'log.db'}").running():
+            for number in range(3):
+                with during(Current(correlation=f"r{number}")):
+                    async with shop.transaction("t1") as tx:
+                        tx.publish(Placed(order=f"o{number}"))
+                        logging.getLogger("shop.app").info("placed")
+            await eventually(lambda: stream.getvalue().count("in a thread") >= 4, within=20)
+            await eventually(lambda: stream.getvalue().count("a read model's") >= 3, within=20)
+            await eventually(lambda: stream.getvalue().count("a saga's turn") >= 3, within=20)
+            await eventually(lambda: stream.getvalue().count('"outcome":"dead"') >= 3, within=20)
+            await eventually(lambda: stream.getvalue().count("in a task below") >= 3, within=20)
+        logging.getLogger().handlers[0].flush()
+    finally:
+        logging.getLogger().handlers[0].close()
+        logging.getLogger().handlers, logging.getLogger().level = before[0], before[1]
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    about_nobody = [line for line in lines if "correlation" not in line]
+    ids = {line["event_id"] for line in lines if "event_id" in line}
+    about_the_process = {"posthouse.app", "posthouse.runtime", "posthouse.sagas"}
+    assert {line["logger"] for line in about_nobody} <= about_the_process, about_nobody
+    assert not [line for line in about_nobody if any(one in line["event"] for one in (*ids, "shop.order.placed"))]
+    mine = [line for line in lines if line["logger"] in ("shop.app", "vendor.http", "posthouse.failures")]
+    assert {line["correlation"] for line in mine} == {"r0", "r1", "r2"}
+    handled = [line for line in mine if line["event"] != "placed"]
+    for line in handled:
+        number = line["correlation"][1:]
+        assert (line["event_type"], line["tenant"], line["key"]) == ("shop.order.placed.v1", "t1", f"o{number}"), line
+        assert line["event_id"]
+        assert line["consumer"].startswith("shop.")
+        assert line["attempt"] >= 1
+    assert {line["attempt"] for line in handled if line["event"] == "in a thread"} == {1, 2}
+    consumers = {line["consumer"] for line in handled}
+    assert consumers == {"shop.pack", "shop.flaky", "shop.dead", "shop.packing", "shop.orders"}
+
+
+# What may not be shown.
+
+
+@dataclasses.dataclass
+class Address:
+    street: Annotated[str, Personal("contact")]
+    city: str
+
+
+class Model(BaseModel):
+    order: str
+    email: Annotated[str, Personal("contact")]
+    address: Address
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    order: str
+    email: Annotated[str, Personal("contact")]
+    address: Address
+
+
+class Struct(msgspec.Struct):
+    order: str
+    email: Annotated[str, Personal("contact")]
+    address: Address
+
+
+class Ours(Payload):
+    order: str
+    email: Annotated[str, Personal("contact")]
+    address: Address
+
+
+KINDS = pytest.mark.parametrize("kind", [Model, Record, Struct, Ours])
+
+
+@pytest.fixture
+def declared() -> Service:
+    shop = Service("shop")
+    for number, kind in enumerate([Model, Record, Struct, Ours], 1):
+        shop.event(f"guest{number}.came.v1", key="order")(kind)
+    return shop
+
+
+def guest(kind: Any) -> Any:
+    return kind(order="o1", email=EMAIL, address=Address(street="12 St James's Square", city="London"))
+
+
+@KINDS
+def test_texts_of_a_payload_hide_what_is_personal(kind: Any, declared: Service) -> None:
+    payload = guest(kind)
+    event: Event[Any] = Event(id="e1", type="t", source="s", time="", data=payload)
+    for text in (repr(payload), str(payload), f"{payload}", f"{[payload]}", repr(event), str(event)):
+        assert EMAIL not in text
+        assert "James" not in text
+        assert "o1" in text
+        assert "London" in text
+    assert payload.email == EMAIL  # it is only not shown
+
+
+def test_raw_data_of_an_event_is_not_shown() -> None:
+    event: Event[bytes] = Event(id="e1", type="t", source="s", time="", data=EMAIL.encode())
+    assert EMAIL not in repr(event)
+    assert "data=<24 bytes>" in repr(event)
+
+
+@KINDS
+@pytest.mark.parametrize("formatter", [JsonLines(), PlainLines()])
+def test_a_line_hides_what_the_event_in_hand_says_about_a_person(
+    kind: Any, declared: Service, formatter: logging.Formatter
+) -> None:
+    payload, paper = guest(kind), Paper(formatter)
+    event: Event[Any] = Event(id="e1", type="t", source="s", time="", data=payload)
+    raw: Event[Any] = event.with_data(
+        b'{"order":"o1","email":"%s","address":{"street":"12 St James\'s Square","city":"London"}}' % EMAIL.encode()
+    )
+    for one in (event, raw):
+        with during(Current(correlation="r1", event=one, payload=kind)):
+            paper.log.info(
+                "sent a mail to %s at %s",
+                payload.email,
+                payload.address.street,
+                extra={"event": event, "to": [EMAIL.upper()]},
+            )
+            try:
+                raise KeyError(payload.email, payload)
+            except KeyError:
+                paper.log.exception("no account")
+    assert "ada.lovelace" not in paper.text.lower()
+    assert "James" not in paper.text
+    assert "London" in paper.text
+
+
+def test_a_failure_line_hides_it_too_and_so_does_one_of_data_that_does_not_fit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shop = Service("shop")
+
+    class Guest(BaseModel):
+        order: str
+        email: Annotated[str, Personal("contact")]
+        age: int
+
+    shop.event("guest.came.v1", key="order")(Guest)
+    lines: list[str] = []
+
+    class Write(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.extend((JsonLines().format(record), PlainLines().format(record)))
+
+    @shop.on(Guest)
+    async def fail(event: Event[Guest]) -> None:
+        raise LookupError(f"nobody has the address {event.data.email}")
+
+    async def run() -> None:
+        async with Harness(shop) as harness:
+            await harness.publish(Guest(order="o1", email=EMAIL, age=36))
+            await harness.settled()
+
+    handler = Write()
+    logging.getLogger("posthouse").addHandler(handler)
+    try:
+        asyncio.run(run())
+    finally:
+        logging.getLogger("posthouse").removeHandler(handler)
+    told = [line for line in lines if "nobody has the address" in line]
+    assert len(told) == 2
+    assert not [line for line in lines if EMAIL in line]
+    with pytest.raises(ValueError, match="input_type") as refused:
+        Guest.model_validate({"order": "o1", "email": {"was": EMAIL}, "age": 1})
+    assert "ada" in str(refused.value)
+    paper = Paper(JsonLines())
+    paper.log.error("refused", exc_info=refused.value)
+    assert "ada" not in paper.text
+    assert "input_value=…" in paper.text
+
+
+def test_what_publishing_refuses_quotes_nothing_personal() -> None:
+    shop = Service("shop")
+
+    class Guest(Payload):
+        order: str
+        email: Annotated[str, Personal("contact")]
+        room: Annotated[Any, Personal("stay")] = None
+
+    shop.event("guest.came.v1", key="order")(Guest)
+
+    async def run() -> None:
+        async with Harness(shop), shop.transaction("t1") as tx:
+            tx.publish(Guest(order="o1", email=EMAIL, room=date(1815, 12, 10)))
+
+    with pytest.raises(ContractError, match=r"`\$.room` is personal and not shown") as refused:
+        asyncio.run(run())
+    assert "1815" not in str(refused.value)
+
+
+# What must not break it.
+
+
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def endless() -> list[object]:
+    found: list[object] = []
+    deep = found
+    for _ in range(100_000):
+        inner: list[object] = []
+        deep.append(inner)
+        deep = inner
+    return found
+
+
+@pytest.mark.parametrize("formatter", [JsonLines(), PlainLines()])
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"\xff\x00bytes",
+        "half \ud800 a pair",
+        "nul \x00",
+        Unspeakable(),
+        endless(),
+        "x" * 5_000_000,
+        10**5000,
+        2**64,
+        float("nan"),
+        {1: object()},
+    ],
+    ids=["bytes", "surrogate", "nul", "repr raises", "recursion", "giant", "huge int", "int", "nan", "dict"],
+)
+def test_whatever_is_logged_a_line_comes_out(value: object, formatter: logging.Formatter) -> None:
+    paper = Paper(formatter)
+    paper.log.info("it is %s", value)
+    paper.log.info("it is", extra={"value": value, **{f"f{number}": value for number in range(100)}})
+    paper.log.error("it is", exc_info=ValueError(value))
+    paper.log.info(value)
+    assert 4 <= len(paper.text.encode()) < 1_000_000
+    if isinstance(formatter, JsonLines):
+        assert len(paper.lines) == 4
+        assert paper.lines[1]["fields_left_out"] == 37
+
+
+def test_arguments_that_do_not_fit_are_told_and_break_nothing() -> None:
+    paper = Paper(JsonLines())
+    paper.log.info("%d of %d", "x")
+    assert paper.lines[0]["event"] == "%d of %d (its arguments do not fit)"
+
+
+def test_nothing_inside_of_a_message_or_an_error_can_look_like_another_line() -> None:
+    paper = Paper(PlainLines())
+    forged = "x\n2026-11-16 10:00:00,000 INFO     posthouse.run: all is well\r\x1b[2K\u2028"
+    with during(Current(correlation=forged)):
+        paper.log.info("order %s", forged)
+        paper.log.error("failed", exc_info=ValueError(forged))
+    lines = paper.text.split("\n")
+    assert [line for line in lines if line.startswith("2026-11-16 10")] == []
+    assert "\r" not in paper.text
+    assert "\x1b" not in paper.text
+    assert sum(not line.startswith("    ") for line in lines if line) == 2
+
+
+# Repeats.
+
+
+def repeated(most: int = 3) -> tuple[Paper, Repeats]:
+    repeats = Repeats("shop", most, tell=lambda record: paper.log.handle(record))
+    paper = Paper(JsonLines(), repeats)
+    return paper, repeats
+
+
+def test_the_same_line_again_and_again_is_one_line_with_a_count() -> None:
+    paper, repeats = repeated()
+    for number in range(10):
+        paper.log.warning("number %d is late", number)
+    paper.log.warning("another")
+    assert [line["event"] for line in paper.lines] == [
+        "number 0 is late",
+        "number 1 is late",
+        "number 2 is late",
+        "another",
+    ]
+    repeats.finish()
+    assert paper.lines[-1]["event"] == "7 lines like this were left out in 1 s: number %d is late"
+    assert (paper.lines[-1]["repeats"], paper.lines[-1]["level"]) == (7, "warning")
+    paper.log.warning("number %d is late", 11)
+    assert paper.lines[-1]["event"] == "number 11 is late"
+
+
+def test_the_count_comes_by_itself_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("posthouse.watch.repeats.MINUTE", 0.2)
+    paper, _ = repeated()
+    for number in range(10):
+        paper.log.warning("number %d is late", number)
+    deadline = time.monotonic() + 5
+    while "left out" not in paper.text and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    assert paper.lines[-1]["repeats"] == 7
+
+
+def test_lines_about_different_handlers_and_errors_are_counted_apart_and_dead_events_never() -> None:
+    paper, _ = repeated(most=1)
+    for _ in range(3):
+        for error in ("KeyError", "ValueError"):
+            paper.log.warning(
+                "%s", "x", extra={"consumer": "shop", "handler": "f", "error_type": error, "outcome": "retry"}
+            )
+        for outcome in ("dead", "quarantined"):
+            paper.log.error("%s", "x", extra={"consumer": "shop", "handler": "f", "outcome": outcome})
+    assert [line["outcome"] for line in paper.lines].count("retry") == 2
+    assert [line["outcome"] for line in paper.lines].count("dead") == 3
+    assert [line["outcome"] for line in paper.lines].count("quarantined") == 3
+
+
+def test_lines_of_other_loggers_are_left_alone_unless_it_is_said() -> None:
+    paper = Paper(JsonLines(), Repeats("posthouse", 1))
+    for _ in range(5):
+        paper.log.info("mine")
+    assert len(paper.lines) == 5
+
+
+def test_one_decision_holds_for_all_handlers() -> None:
+    repeats = Repeats("shop", 3)
+    papers = [io.StringIO(), io.StringIO()]
+    log = logging.Logger("shop")
+    for paper in papers:
+        handler = logging.StreamHandler(paper)
+        handler.addFilter(repeats)
+        log.addHandler(handler)
+    for _ in range(5):
+        log.info("again")
+    assert [len(paper.getvalue().splitlines()) for paper in papers] == [3, 3]
+
+
+def test_different_lines_without_end_take_no_memory_without_end() -> None:
+    paper, repeats = repeated(most=1)
+    for number in range(5_000):
+        paper.log.info(f"line {number}")  # as people do
+    assert len(repeats._seen) <= 2_000
+    assert len(paper.lines) == 5_000
+
+
+# Nobody waits for the log.
+
+
+def test_a_reader_who_stands_still_holds_up_nobody_and_is_told_what_he_missed() -> None:
+    go, written = threading.Event(), io.StringIO()
+
+    class Stuck(io.StringIO):
+        def write(self, text: str) -> int:
+            go.wait(20)
+            return written.write(text)
+
+    handler = Lines(Stuck(), most=10)
+    handler.setFormatter(JsonLines())
+    log = logging.Logger("shop")
+    log.addHandler(handler)
+    before = time.monotonic()
+    for number in range(1_000):
+        log.info("line %d", number)
+    assert time.monotonic() - before < 5
+    go.set()
+    handler.flush()
+    handler.close()
+    lines = [json.loads(line)["event"] for line in written.getvalue().splitlines()]
+    assert any("does not keep up" in line for line in lines)
+    missed = sum(int(line.split(": ")[1].split(" ")[0]) for line in lines if "does not keep up" in line)
+    assert missed + sum(line.startswith("line ") for line in lines) == 1_000
+
+
+def test_a_stream_that_is_closed_breaks_nothing() -> None:
+    stream = io.StringIO()
+    handler = Lines(stream)
+    log = logging.Logger("shop")
+    log.addHandler(handler)
+    stream.close()
+    log.info("hello")
+    handler.flush()
+    handler.close()
+
+
+def test_a_process_that_ends_has_written_everything_and_its_counts() -> None:
+    code = """
+import logging
+from posthouse.watch.logs import configure
+configure(repeats=2)
+for number in range(10):
+    logging.getLogger("posthouse.relay").warning("waits %d", number)
+logging.getLogger("shop").info("last words")
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    events = [json.loads(line)["event"] for line in run.stderr.splitlines()]
+    assert events == ["waits 0", "waits 1", "last words", "8 lines like this were left out in 1 s: waits %d"]
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_child_of_a_fork_has_a_writer_of_its_own(tmp_path: Path) -> None:
+    code = f"""
+import logging, os
+from posthouse.watch.logs import configure
+configure(stream=open({str(tmp_path / "log")!r}, "a"))
+logging.info("parent")
+child = os.fork()
+if child == 0:
+    logging.info("child")
+    logging.shutdown()
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    events = [json.loads(line)["event"] for line in (tmp_path / "log").read_text().splitlines()]
+    assert sorted(events) == ["child", "parent"]
+
+
+def test_it_is_set_up_by_a_dictionary_as_well() -> None:
+    logging.config.dictConfig(
+        {
+            "version": 1,
+            "disable_existing_loggers": False,
+            "formatters": {"json": {"()": "posthouse.watch.logs.JsonLines"}},
+            "filters": {
+                "repeats": {"()": "posthouse.watch.logs.Repeats", "most": 10},
+                "context": {"()": "posthouse.watch.logs.Context"},
+            },
+            "handlers": {
+                "stderr": {
+                    "class": "posthouse.watch.logs.Lines",
+                    "formatter": "json",
+                    "filters": ["repeats", "context"],
+                    "stream": "ext://sys.stderr",
+                }
+            },
+            "loggers": {"try.dictionary": {"handlers": ["stderr"], "level": "INFO"}},
+        }
+    )
+    logger = logging.getLogger("try.dictionary")
+    (handler,) = logger.handlers
+    assert isinstance(handler, Lines)
+    assert isinstance(handler.formatter, JsonLines)
+    logger.removeHandler(handler)
+    handler.close()
+
+
+@pytest.mark.parametrize("options", [{"level": "INFO"}, {"repeats": 0}, {"as_json": "yes"}, {"json": True}])
+def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        configure(**options)
