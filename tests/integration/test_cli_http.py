@@ -111,6 +111,9 @@ def test_a_run_serves_what_it_does_until_it_is_asked_to_stop(house: House) -> No
     work = get(f"{base}/scale?consumer=shop.billing").json()
     assert (work["service"], work["backlog"], work["workers"], work["drain_seconds"]) == ("shop", 0, 1, 0.0)
     assert get(f"{base}/scale").json()["relays"]["shop"]["workers"] == 1
+    second = house.start("shop", "--http", base.removeprefix("http://"))
+    assert second.wait(PATIENCE) == 2
+    assert f"port {urlsplit(base).port} is taken, another process listens there" in house.log()
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == 0
     assert "stopped, 0 tasks left behind" in house.log()
@@ -150,14 +153,17 @@ def test_ages_grow_while_every_worker_is_dead(house: House) -> None:
     house.wait_until(lambda: house.rows("posthouse-log.db", "SELECT 1 FROM frames") != [], "an event at the broker")
     relay.kill()
     relay.wait()
+    house.place("b")
     _, base = house.serve(*ANY, verb="watch")
-    first = figure(base, "consumer_lag_seconds", BILLING)
-    assert first is not None
-    assert first > 0
-    until(lambda: (figure(base, "consumer_lag_seconds", BILLING) or 0) > first + 1, "ageing", within=PATIENCE)
-    assert figure(base, "consumer_in_flight", BILLING) == 1
+    for name, labels in (("consumer_lag_seconds", BILLING), ("outbox_oldest_unsent_seconds", 'service="shop"')):
+        first = figure(base, name, labels)
+        assert first is not None
+        assert first > 0
+        until(lambda: (figure(base, name, labels) or 0) > first + 1, "ageing", within=PATIENCE)  # noqa: B023
+    assert figure(base, "consumer_in_flight", BILLING) == 2
     work = get(f"{base}/scale?consumer=shop.billing").json()
-    assert (work["backlog"], work["workers"], work["drain_seconds"]) == (1, 0, None)
+    assert (work["backlog"], work["workers"], work["drain_seconds"]) == (2, 0, None)
+    assert get(f"{base}/scale?relay=shop").json()["backlog"] == 1
     assert get(f"{base}/readyz").status_code == 200
     scraped = get(f"{base}/metrics").text
     assert 'posthouse_workers{part="consumers",service="shop"} 0.0' in scraped, "a watch is no worker"

@@ -66,6 +66,8 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     """How long ago the first of them was held, per (consumer, state); skipped ones aside."""
     held_runnable: Mapping[str, float] = {}
     """For how long a retry that is due, or a gap past its deadline, has waited to be taken up, per consumer."""
+    held_due: Mapping[str, int] = {}
+    """How many retries are due and wait to be taken up, per consumer; of the first thousand whose time has come."""
     timers_overdue: float = 0.0
     """For how long the first timer has been due."""
     sagas: Mapping[tuple[str, SagaStatus], int] = {}

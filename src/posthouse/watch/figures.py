@@ -88,6 +88,7 @@ def consumer_figures(figures: Figures, owners: Owners, gauges: Gauges, lines: Se
             age = gauges.held_oldest.get((group, state), 0.0)
             figures.most("held_oldest_seconds", age, owners.consumer(group), state=state)
         figures.most("held_runnable_seconds", gauges.held_runnable.get(group, 0.0), owners.consumer(group))
+        figures.add("held_due", gauges.held_due.get(group, 0), owners.consumer(group))
 
 
 def process_figures(figures: Figures, owners: Owners, gauges: Gauges) -> None:

@@ -26,7 +26,7 @@ SELECT set_config('statement_timeout', $1, true), set_config('jit', 'off', true)
 """
 
 DUE = 1000
-"""Retries that are due and looked at for one whose turn it is."""
+"""Retries that are due, of which those are counted whose turn it is."""
 
 # What ages are measured from, and what is no count: told apart by the first column, as in FIGURES. The index of held events, and
 # that of sagas, is read in leaps, from the first of each kind to the first of the next.
@@ -54,14 +54,14 @@ UNION ALL SELECT 'at', '', '', 0, 0, c.now FROM clock c
 UNION ALL (SELECT 'oldest stuck', '', '', 0, 0, c.now - s.first_at FROM clock c, posthouse.stuck s ORDER BY s.id LIMIT 1)
 UNION ALL SELECT 'oldest held', k.consumer, k.state, 0, 0, max(c.now - k.first_at)
 FROM clock c, held_kind k WHERE k.state <> 'skipped' GROUP BY k.consumer, k.state
-UNION ALL SELECT 'runnable', k.consumer, '', 0, 0, max(c.now - e.next_at)
+UNION ALL SELECT 'runnable', k.consumer, '', sum(e.due)::bigint, 0, max(c.now - e.next_at)
 FROM clock c CROSS JOIN (SELECT DISTINCT consumer, state FROM held_kind WHERE state IN ('retrying', 'gap')) k CROSS JOIN LATERAL (
-    SELECT d.next_at FROM (
+    SELECT min(d.next_at) AS next_at, count(*) FILTER (WHERE d.state = 'retrying') AS due FROM (
         SELECT h.* FROM posthouse.held h WHERE h.consumer = k.consumer AND h.state = k.state AND h.next_at <= c.now
         ORDER BY h.next_at LIMIT {DUE}) d
     LEFT JOIN posthouse.head n ON n.tenant = d.tenant AND n.consumer = d.consumer AND n.topic = d.topic AND n.key = d.key
     WHERE d.state = 'gap' OR d.sequence IS NULL OR d.sequence = n.sequence + 1
-    ORDER BY d.next_at LIMIT 1) e
+    HAVING count(*) > 0) e
 GROUP BY k.consumer
 UNION ALL (SELECT 'timers overdue', '', '', 0, 0, c.now - t.due_at FROM clock c, posthouse.timer t ORDER BY t.due_at, t.id LIMIT 1)
 UNION ALL SELECT 'oldest saga', k.saga, k.status, 0, 0, c.now - k.started_at FROM clock c, saga_kind k
@@ -110,6 +110,7 @@ def _gauges(rows: Sequence[Sequence[Any]], each: int, share: Share) -> Gauges:
         oldest_stuck=max(0.0, age("oldest stuck")),
         held_oldest=ages("oldest held"),
         held_runnable={consumer: seconds for (consumer, _), seconds in ages("runnable").items()},
+        held_due={consumer: due for consumer, _, due, *_ in kinds["runnable"] if due},
         timers_overdue=max(0.0, age("timers overdue")),
         sagas=_of_sagas(kinds, "saga"),
         sagas_ended=_of_sagas(kinds, "ended"),

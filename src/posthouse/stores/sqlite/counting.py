@@ -58,13 +58,13 @@ OLDEST_STUCK = "SELECT ? - first_at FROM posthouse_stuck ORDER BY id LIMIT 1"
 # The first of each kind of held event, in leaps.
 FIRST_HELD = "SELECT first_at FROM posthouse_held WHERE consumer = ? AND topic = ? AND state = ? ORDER BY id LIMIT 1"
 
-# For how long one whose turn it is waits to be taken up; of those that are due, the first thousand are looked at.
+# For how long those whose turn it is have waited to be taken up, and how many they are; of those that are due, the first
+# thousand are looked at.
 RUNNABLE = """
-SELECT ?3 - d.next_at FROM (
+SELECT ?3 - min(d.next_at), count(*) FROM (
     SELECT * FROM posthouse_held WHERE consumer = ?1 AND state = ?2 AND next_at <= ?3 ORDER BY next_at LIMIT 1000) d
 LEFT JOIN posthouse_head h ON h.consumer = d.consumer AND h.topic = d.topic AND h.tenant = d.tenant AND h.key = d.key
 WHERE d.state = 'gap' OR d.sequence IS NULL OR d.sequence = h.sequence + 1
-ORDER BY d.next_at LIMIT 1
 """
 
 # For how long the first timer has been due.
@@ -150,14 +150,16 @@ def gauges(connection: sqlite3.Connection, now: float) -> Gauges:
     found = counts(connection, now, MOST)
     tally = read(TALLY).fetchall()
     sagas = {(name, status): number for kind, name, _, status, number in tally if kind == "saga"}
-    due = sorted({(consumer, state) for consumer, _, state in found.held if state in ("retrying", "gap")})
+    waiting = sorted({(consumer, state) for consumer, _, state in found.held if state in ("retrying", "gap")})
+    runnable, due = _runnable(connection, now, waiting)
     return Gauges(
         at=now,
         counts=found,
         oldest_unsent=max((now - first for *_, first in read(BACKLOG, (1,))), default=0.0),
         oldest_stuck=_age(read(OLDEST_STUCK, (now,))),
         held_oldest=_held_oldest(connection, now, {*found.held, *((*place, "quarantined") for place in found.strange)}),
-        held_runnable=_runnable(connection, now, due),
+        held_runnable=runnable,
+        held_due=due,
         timers_overdue=_age(read(TIMERS_OVERDUE, (now,))),
         sagas=sagas,
         sagas_ended={(name, outcome): number for kind, name, _, outcome, number in tally if kind == "ended"},
@@ -195,12 +197,19 @@ def _held_oldest(connection: sqlite3.Connection, now: float, kinds: Collection[A
     return found
 
 
-def _runnable(connection: sqlite3.Connection, now: float, due: Collection[tuple[str, str]]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for consumer, state in due:
-        for (age,) in connection.execute(RUNNABLE, (consumer, state, now)):
-            found[consumer] = max(found.get(consumer, 0.0), age)
-    return found
+def _runnable(
+    connection: sqlite3.Connection, now: float, waiting: Collection[tuple[str, str]]
+) -> tuple[dict[str, float], dict[str, int]]:
+    """For how long they wait, and how many of them are retries, per consumer."""
+    ages: dict[str, float] = {}
+    due: dict[str, int] = {}
+    for consumer, state in waiting:
+        age, number = connection.execute(RUNNABLE, (consumer, state, now)).fetchone()
+        if number:
+            ages[consumer] = max(ages.get(consumer, 0.0), age)
+        if number and state == "retrying":
+            due[consumer] = number
+    return ages, due
 
 
 def _age(rows: sqlite3.Cursor) -> float:

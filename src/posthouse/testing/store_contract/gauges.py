@@ -33,7 +33,7 @@ class GaugeContract(StoreFixtures):
         assert abs(gauges.at - self.clock.now()) < NEAR
         assert gauges.counts == await store.counts()
         assert (gauges.oldest_unsent, gauges.oldest_stuck, gauges.timers_overdue) == (0.0, 0.0, 0.0)
-        assert (gauges.held_oldest, gauges.held_runnable) == ({}, {})
+        assert (gauges.held_oldest, gauges.held_runnable, gauges.held_due) == ({}, {}, {})
         assert gauges.shards_leased == gauges.leases == 0
         assert gauges.shards_free > 0
 
@@ -68,6 +68,18 @@ class GaugeContract(StoreFixtures):
         assert 30 <= waits["other"] < 30 + NEAR
         assert await store.held.claim_due(CONSUMER, 10, 60.0)
         assert set((await store.gauges()).held_runnable) == {"other"}, "what somebody has in hand does not wait"
+
+    async def test_retries_whose_time_and_turn_have_come_are_counted_as_due(self, store: Store) -> None:
+        for number in range(3):
+            await hold(store, replace(held(entry(None), "retrying"), after=10.0 * number))
+        await hold(store, replace(held(entry(7), "retrying"), after=0.0))  # its turn is not yet
+        await hold(store, replace(held(entry(2), "gap"), consumer="other", after=0.0))  # nobody can run it
+        await self.later(15)
+        assert (await store.gauges()).held_due == {CONSUMER: 2}
+        await self.later(10)
+        assert (await store.gauges()).held_due == {CONSUMER: 3}
+        assert len(await store.held.claim_due(CONSUMER, 2, 60.0)) == 2
+        assert (await store.gauges()).held_due == {CONSUMER: 1}, "what somebody has in hand is not due"
 
     async def test_what_was_given_up_has_no_age(self, store: Store) -> None:
         await hold(store, held(entry(None), "skipped"))
