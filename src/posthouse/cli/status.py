@@ -276,4 +276,4 @@ def _verdict(line: Line, settled: bool) -> Text:
     if line.verdict == "cannot tell":
         return Text("cannot tell", "yellow")
     missing = f"{line.difference:,} missing" if line.difference > 0 else f"{-line.difference:,} too many"
-    return Text(f"{missing} (moving)", "yellow") if line.moving and not settled else Text(missing, "bold red")
+    return Text(f"{missing} (moving)", "yellow") if not settled else Text(missing, "bold red")

@@ -21,9 +21,7 @@ BARS, PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 """From nothing to the most of the last minute; the second for a terminal that cannot show the first."""
 
 GAP = 2
-LEAST_BARS, FAIR_BARS, MOST_BARS = 8, 15, 60
-"""Columns of the last minute: fewer are not worth it, so many are worth cutting others short."""
-LEAST_NAME, LEAST_DETAIL, LEAST_WORD = 12, 17, 12
+MOST_BARS = 60
 HEADLINE_LINES, SENTENCE_LINES = 2, 3
 """The most lines of each."""
 LEAST = (4, 5, 3, 2, 0)
@@ -35,6 +33,10 @@ CONSUMERS = ("CONSUMER", "APPLIED/S", "LAST MINUTE", "IN FLIGHT", "OLDEST", "HEL
 SERVICES = ("SERVICE", "COMMITS/S", "LAST MINUTE", "UNSENT", "OLDEST", "", "WAKE-UP")
 NAME, RATE, MINUTE, COUNT, AGE, DETAIL, WORD = range(7)
 RIGHT = (RATE, COUNT, AGE)
+
+TIERS = ((15, {WORD: 12, NAME: 16, DETAIL: 17}), (8, {WORD: 11, NAME: 12, DETAIL: 10}))
+"""Columns that the bars of the last minute are to have, and down to which widths others make room for that; with fewer than the
+last there are no bars."""
 
 Block = Sequence[Text]
 """Lines that are shown together or not at all."""
@@ -84,7 +86,7 @@ def drawn(screen: Screen, foot: str, place: Place) -> list[Text]:
         _timing(screen.timing),
     ]
     for section, most in zip(sections, _shares(sections, place.lines - len(lines)), strict=True):
-        if most > 1:
+        if most > 1 + len(section.head):
             lines += [Text(), *section.folded(most - 1)]
     if screen.old is not None:
         first = len(headline) + 1
@@ -135,7 +137,7 @@ def _tables(screen: Screen, place: Place) -> tuple[Section, Section]:
     widths = _widths([*heads, *(row for rows in cells for row in rows)], place.columns)
     sections = [
         Section(
-            [_joined([Text(word, "bold") for word in columns], widths)],
+            [_joined([Text(_head(word, widths[n]), "bold") for n, word in enumerate(columns)], widths)],
             [
                 [_joined([*row[:MINUTE], _bars(of, widths[MINUTE], place), *row[MINUTE + 1 :]], widths)]
                 for of, row in zip(rows, table, strict=True)
@@ -145,6 +147,11 @@ def _tables(screen: Screen, place: Place) -> tuple[Section, Section]:
         for (columns, rows), table in zip(found, cells, strict=True)
     ]
     return sections[0], sections[1]
+
+
+def _head(word: str, width: int) -> str:
+    """`MINUTE` where there is no room for `LAST MINUTE`."""
+    return word if len(word) <= width else word.split()[-1] if word else ""
 
 
 def _left_out(rows: Sequence[Row]) -> Callable[[int], str]:
@@ -198,11 +205,12 @@ def _widths(table: Sequence[Sequence[Text]], columns: int) -> list[int]:
         widths[AGE] = 0
     widths[MINUTE] = 0
     room = columns - sum(widths) - GAP * (sum(map(bool, widths)))
-    for flexible, least in ((WORD, LEAST_WORD), (NAME, LEAST_NAME), (DETAIL, LEAST_DETAIL)):
-        given = min(max(0, widths[flexible] - least), max(0, FAIR_BARS - room))
-        widths[flexible] -= given
-        room += given
-    if room >= LEAST_BARS:
+    for wanted, least in TIERS:
+        for flexible, width in least.items():
+            given = min(max(0, widths[flexible] - width), max(0, wanted - room))
+            widths[flexible] -= given
+            room += given
+    if room >= TIERS[-1][0]:
         widths[MINUTE] = min(room, MOST_BARS)
     return widths
 
@@ -225,7 +233,7 @@ def _cut(text: Text, columns: int, *, middle: bool = False) -> Text:
     """No longer than so many columns. Names differ at their beginning and at their end."""
     if cell_len(text.plain) <= columns:
         return text
-    if not middle or columns < LEAST_NAME:
+    if not middle:
         shorter = text.copy()
         shorter.truncate(columns, overflow="ellipsis")
         return shorter
@@ -237,8 +245,8 @@ def _cut(text: Text, columns: int, *, middle: bool = False) -> Text:
 def _processes(found: Sequence[Process]) -> Section:
     blocks = []
     for one in found:
-        runs = f"runs {one.parts}" if one.need is Need.NONE else f"SILENT for {span(abs(one.age))}, ran {one.parts}"
-        said = f"{one.name}  {runs} of {one.services}, for {span(one.since)}, posthouse {one.version}"
+        runs = one.parts if one.need is Need.NONE else f"SILENT for {span(abs(one.age))}, ran {one.parts}"
+        said = f"{one.name}  {runs}, for {span(one.since)}: {one.services}, posthouse {one.version}"
         blocks.append([Text(plain(said), STYLES[one.need])])
     return Section([Text("WHO RUNS", "bold")], blocks, lambda left: f"… and {left:,} more")
 

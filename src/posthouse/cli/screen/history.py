@@ -35,6 +35,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     timing: Sequence[ServiceTiming] = ()
     gauges: Mapping[str, Gauges] = {}
     """By service."""
+    unaccounted: Mapping[tuple[str, str], int] = {}
+    """What is missing for certain though events move, per (consumer, topic), where somebody looked closer."""
 
 
 class Point(NamedTuple):
@@ -123,14 +125,34 @@ class History:
 
     @property
     def settled(self) -> Sequence[Line]:
-        """Lines of the last look whose verdict stands."""
-        if self.last is None:
+        """Lines of the last look that stand as they stood at the look before: their verdict counts. What is not found at one look
+        may have been on its way from one place to another while they were read."""
+        if self.last is None or self.before is None:
             return []
-        if self.before is None:
-            return [line for line in self.last.figures.lines if not line.moving]
-        return self.last.figures.settled(self.before.figures)
+        return [line for line in self.last.figures.lines if line in self.before.figures.lines]
+
+    @property
+    def missing(self) -> Mapping[tuple[str, str], int]:
+        """What is missing for certain (above 0) or too many (below), per (consumer, topic)."""
+        if self.last is None:
+            return {}
+        stands = {
+            (line.consumer, line.topic): line.difference for line in self.settled if line.verdict == "does not add up"
+        }
+        return {**{line: number for line, number in self.last.unaccounted.items() if number}, **stands}
+
+    def suspects(self, figures: Status) -> bool:
+        """Whether something is not found for the second time in a row, while it moves: somebody should look closer."""
+        before = {} if self.last is None else {(one.consumer, one.topic): one for one in self.last.figures.lines}
+        return any(
+            line.verdict == "does not add up" and earlier.verdict == "does not add up" and line != earlier
+            for line in figures.lines
+            if (earlier := before.get((line.consumer, line.topic))) is not None
+        )
 
     @property
     def verdict(self) -> Verdict:
         """That of the last look; nobody can tell when it failed."""
-        return "cannot tell" if self.last is None or self.missed else outcome(self.last.figures, self.settled)
+        if self.last is None or self.missed:
+            return "cannot tell"
+        return "does not add up" if self.missing else outcome(self.last.figures, self.settled)

@@ -91,9 +91,8 @@ def _headline(history: History, look: Look, now: float) -> tuple[str, Need]:
     figures = look.figures
     if history.missed:
         return f"Cannot tell for {now - history.missed_at:.0f} s: {history.missed}", Need.NOW
-    certain = [line for line in history.settled if line.verdict == "does not add up"]
-    if certain:
-        return f"Does not add up: {_and([_difference(line) for line in certain])}", Need.NOW
+    if missing := history.missing:
+        return f"Does not add up: {_and([_difference(name, n) for (name, _), n in missing.items()])}", Need.NOW
     troubles = _troubles(look)
     but = f", but {_and(troubles)}" if troubles else "."
     need = Need.NOW if troubles else Need.NONE
@@ -101,7 +100,7 @@ def _headline(history: History, look: Look, now: float) -> tuple[str, Need]:
         return f"Cannot tell what is at the broker: {figures.away}", Need.NOW
     if history.verdict == "adds up":
         return f"It adds up: all that was committed is applied, in flight or held{but}", need
-    unknown = list(dict.fromkeys(line.consumer for line in figures.lines if _is_unknown(line)))
+    unknown = list(dict.fromkeys(line.consumer for line in figures.lines if _is_unknown(line, history)))
     if unknown:
         return f"Nobody can tell whether it adds up for {_and(unknown)}{but}", max(need, Need.SOON)
     way = max((line.in_flight for line in figures.lines), default=0)
@@ -121,9 +120,8 @@ def _troubles(look: Look) -> list[str]:
     return found
 
 
-def _difference(line: Line) -> str:
-    what = "missing" if line.difference > 0 else "too many"
-    return f"{counted(abs(line.difference), 'event')} {what} in {line.consumer}"
+def _difference(consumer: str, number: int) -> str:
+    return f"{counted(abs(number), 'event')} {'missing' if number > 0 else 'too many'} in {consumer}"
 
 
 def _and(words: Sequence[str], most: int = 2) -> str:
@@ -131,22 +129,19 @@ def _and(words: Sequence[str], most: int = 2) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _is_unknown(line: Line) -> bool:
+def _is_unknown(line: Line, history: History) -> bool:
     """Nobody can tell, and that does not end when what moves has arrived."""
-    if line.verdict == "adds up":
-        return False
-    return line.foreign or line.removed or line.dropped or not line.moving
+    lasting = line.foreign or line.removed or line.dropped or line in history.settled
+    return line.verdict == "cannot tell" and lasting
 
 
 def _sentences(history: History, look: Look, targets: Sequence[str]) -> Iterator[Sentence]:
-    settled = history.settled
-    missing = [line for line in settled if line.verdict == "does not add up"]
-    for line in missing:
+    for (consumer, topic), number in history.missing.items():
         yield Sentence(
-            f"{_difference(line)}, topic {line.topic}: `posthouse status TARGET` says what to do", "bold red"
+            f"{_difference(consumer, number)}, topic {topic}: `posthouse status TARGET` says what to do", "bold red"
         )
     yield from sentences(
-        look.figures, look.attended, explained=[line for line in look.figures.lines if _is_unknown(line)]
+        look.figures, look.attended, explained=[line for line in look.figures.lines if _is_unknown(line, history)]
     )
     for text in gaps(look.figures.lines, targets):
         yield Sentence(text)
@@ -180,7 +175,7 @@ def _consumers(history: History, look: Look) -> Iterator[Row]:
         ages = _held_for(look, name)
         word, need = _word(lines, history)
         if need is Need.NONE and name in idle:
-            word, need = "nobody runs it", Need.NOW
+            word, need = "nobody", Need.NOW
         if any(line.held.get(state) for line in lines for state in FOR_GOOD):
             need = Need.NOW
         yield Row(
@@ -197,9 +192,16 @@ def _consumers(history: History, look: Look) -> Iterator[Row]:
 
 
 def _waited(look: Look, consumer: str, lines: Sequence[Line]) -> float | None:
-    """Seconds that the oldest waits which lies at the broker for it."""
-    found = [look.figures.oldest.get((consumer, line.topic)) for line in lines if line.in_flight]
-    return max((age for age in found if age is not None), default=None)
+    """Seconds that the oldest waits which is on its way to it, at the broker or in an outbox; None where a broker cannot tell."""
+    moving = [line.topic for line in lines if line.moving]
+    found = [look.figures.oldest.get((consumer, topic)) for topic in moving]
+    unsent = [
+        one.oldest_unsent
+        for one in look.gauges.values()
+        for topic in moving
+        if one.counts.unsent.get(topic, 0) > one.counts.refused.get(topic, 0)
+    ]
+    return None if None in found else max([*(age for age in found if age is not None), *unsent], default=None)
 
 
 def _held_for(look: Look, consumer: str) -> dict[str, str]:
@@ -219,12 +221,12 @@ def _gravity(held: tuple[str, int]) -> tuple[bool, str]:
 
 
 def _word(lines: Sequence[Line], history: History) -> tuple[str, Need]:
-    certain = [line for line in lines if line.verdict == "does not add up" and line in history.settled]
-    if missing := sum(line.difference for line in certain if line.difference > 0):
+    certain = [number for line in lines if (number := history.missing.get((line.consumer, line.topic)))]
+    if missing := sum(number for number in certain if number > 0):
         return f"{missing:,} missing", Need.NOW
     if certain:
-        return f"{-sum(line.difference for line in certain):,} too many", Need.NOW
-    if any(_is_unknown(line) for line in lines):
+        return f"{-sum(certain):,} too many", Need.NOW
+    if any(_is_unknown(line, history) for line in lines):
         return "cannot tell", Need.SOON
     return ("adds up ✓" if all(line.verdict == "adds up" for line in lines) else "moves"), Need.NONE
 
@@ -242,7 +244,7 @@ def _services(history: History, look: Look) -> Iterator[Row]:
             count=unsent,
             age=look.gauges[name].oldest_unsent if unsent and name in look.gauges else None,
             detail=", ".join(said),
-            word="nobody relays" if name in nobody else look.wake.get(name, ""),
+            word="nobody" if name in nobody else look.wake.get(name, ""),
             need=Need.NOW if name in nobody else Need.SOON if stuck else Need.NONE,
         )
 

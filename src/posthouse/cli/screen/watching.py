@@ -8,7 +8,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from posthouse.app import App, apps_of
@@ -23,6 +23,7 @@ from posthouse.redaction import redacted, words_of
 from posthouse.service import Service
 from posthouse.store import Gauges
 from posthouse.watch.liveness import attendance
+from posthouse.watch.standing import Standing
 from posthouse.watch.status import status, timing_of
 
 BROKER_WITHIN = 4.0
@@ -94,9 +95,10 @@ class Looking:
         self._verbose = verbose
         self._opened = False
         self._clock = SystemClock()
+        self._standing = Standing(apps_of(services))
 
-    async def look(self) -> Look:
-        """All figures of one moment. Raises one of AWAY; any other PosthouseError before the first look has found something is
+    async def look(self, history: History) -> Look:
+        """All figures of one moment; where something is not found again, with a closer look. Raises one of AWAY; any other PosthouseError before the first look has found something is
         what was asked for, and cannot be."""
         began = time.monotonic()
         apps = apps_of(self._services)
@@ -109,12 +111,21 @@ class Looking:
             figures=figures,
             attended=await attendance(self._services, figures),
             gauges=gauges,
+            unaccounted=await self._closer() if history.suspects(figures) and not figures.away else {},
             wake={app.opened.name: await app.store.wake() for app in apps},
             projections=[one for app in apps if not figures.away for one in await app.projections.status()],
             timing=await timing_of(self._services) if self._verbose else (),
         )
         self._opened = True
         return found
+
+    async def _closer(self) -> Mapping[tuple[str, str], int]:
+        """What is missing whatever moves."""
+        return {
+            (sample.labels["consumer"], sample.labels["topic"]): int(sample.value)
+            for sample in await self._standing.samples()
+            if sample.metric == "consumer_unaccounted" and isinstance(sample.value, float)
+        }
 
     async def _gauges(self, app: App) -> Gauges:
         """They are asked for first: of several stores, the one that is away is named."""
@@ -139,7 +150,7 @@ class Looking:
 async def _one(looking: Looking, history: History, view: View, stop: asyncio.Event, drawing: asyncio.Event) -> float:
     """One look, and the seconds that it took; it is given up when somebody ends it."""
     began = time.monotonic()
-    look = asyncio.create_task(_within(looking.look()))
+    look = asyncio.create_task(_within(looking.look(history)))
     await _until(stop, drawing, float("inf"), lambda: view.passed(history), look)
     if not look.done():
         look.cancel()

@@ -46,7 +46,7 @@ def test_eighty_by_twenty_four_has_all_of_it() -> None:
     assert "100" in whole
     assert "█" in whole
     assert "1 dead" in whole
-    assert "runs relay, consumers of orders, for 1 h" in whole
+    assert "desk-7  relay, consumers, for 1 h: orders" in whole
     assert "`posthouse held list" in whole
 
 
@@ -73,7 +73,7 @@ def test_of_more_consumers_than_lines_the_troubled_are_shown_and_the_others_coun
 
 def test_troubled_ones_that_are_left_out_are_counted_as_such() -> None:
     lost = [line(f"c{n:02}", applied=99) for n in range(40)]
-    said = text(history(look(0.0, *lost)))
+    said = text(history(look(0.0, *lost), look(1.0, *lost)))
     [left] = [one for one in said if "in trouble" in one]
     assert left.split()[2] == left.split()[4], "none of them adds up"
 

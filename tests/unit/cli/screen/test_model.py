@@ -67,14 +67,33 @@ def test_what_stands_still_and_is_missing_is_said_first() -> None:
     assert "`posthouse status TARGET`" in screen.sentences[0].text
 
 
+def test_what_seems_to_be_missing_at_one_look_is_no_alarm_though_nothing_is_in_flight() -> None:
+    """It was committed while the others were read, and was applied before the next look."""
+    seen = history(look(0.0, line()), look(1.0, line(committed=151, applied=150)))
+    assert (shown(seen).need, shown(seen).consumers[0].word) == (Need.NONE, "moves")
+    seen.add(look(2.0, line(committed=201, applied=200)))
+    assert (shown(seen).need, shown(seen).consumers[0].word) == (Need.NONE, "moves")
+    seen.add(look(3.0, line(committed=201, applied=200)))
+    assert (shown(seen).need, shown(seen).consumers[0].word) == (Need.NOW, "1 missing")
+
+
+def test_what_is_missing_for_certain_is_said_while_events_move() -> None:
+    seen = look(1.0, line(committed=200, applied=150, in_flight=30))
+    certain = msgspec.structs.replace(seen, unaccounted={("billing", "shop.orders.order"): 3})
+    screen = shown(history(look(0.0, line()), certain))
+    assert screen.headline == "Does not add up: 3 events missing in billing"
+    assert (screen.need, screen.consumers[0].word) == (Need.NOW, "3 missing")
+
+
 def test_too_many_are_said_too() -> None:
-    screen = shown(history(look(0.0, line(applied=104))))
+    screen = shown(history(look(0.0, line(applied=104)), look(1.0, line(applied=104))))
     assert screen.headline == "Does not add up: 4 events too many in billing"
     assert screen.consumers[0].word == "4 too many"
 
 
 def test_of_many_that_do_not_add_up_two_are_named_and_the_others_counted() -> None:
-    screen = shown(history(look(0.0, *(line(f"c{n}", applied=99) for n in range(5)))))
+    lost = [line(f"c{n}", applied=99) for n in range(5)]
+    screen = shown(history(look(0.0, *lost), look(1.0, *lost)))
     assert screen.headline == ("Does not add up: 1 event missing in c0, 1 event missing in c1 and 3 more")
 
 
@@ -117,7 +136,7 @@ def test_what_nobody_runs_is_in_the_headline_the_row_and_a_sentence() -> None:
     nobody = attended(worker(age=7200.0), relay=2, consumers=3)
     screen = shown(history(look(0.0, line(applied=97, in_flight=3), unsent=2, attended=[nobody])))
     assert screen.headline.endswith("but nobody runs orders")
-    assert [row.word for row in (*screen.consumers, *screen.services)] == ["nobody runs it", "nobody relays"]
+    assert [row.word for row in (*screen.consumers, *screen.services)] == ["nobody", "nobody"]
     assert screen.sentences[0].text.startswith("nobody runs orders: desk-7 gave its last sign of life 2 h ago")
     assert [(one.name, one.need) for one in screen.processes] == [("desk-7", Need.SOON)]
 
