@@ -103,6 +103,8 @@ class History:
         """By consumer."""
         self.committed: dict[str, Series] = {}
         """By service."""
+        self.missing: dict[tuple[str, str], int] = {}
+        """What is missing for certain (above 0) or too many (below), per (consumer, topic)."""
 
     def add(self, look: Look) -> None:
         """A look that found something. What was applied is read first, what was committed last."""
@@ -116,6 +118,19 @@ class History:
             for name, total in found.items():
                 series.setdefault(name, Series()).add(at, total, apart=bool(self.missed))
         self.before, self.last, self.missed = self.last, look, ""
+        self._judge(look)
+
+    def _judge(self, look: Look) -> None:
+        """What is known to be missing stays so until its line adds up: a look that cannot tell takes nothing back."""
+        settled = self.settled
+        for line in look.figures.lines:
+            place = line.consumer, line.topic
+            if line.verdict == "adds up":
+                self.missing.pop(place, None)
+            elif line.verdict == "does not add up" and line in settled:
+                self.missing[place] = line.difference
+            elif number := look.unaccounted.get(place):
+                self.missing[place] = number
 
     def miss(self, why: str, at: float) -> None:
         """A look that found nothing, and why."""
@@ -130,16 +145,6 @@ class History:
         if self.last is None or self.before is None:
             return []
         return [line for line in self.last.figures.lines if line in self.before.figures.lines]
-
-    @property
-    def missing(self) -> Mapping[tuple[str, str], int]:
-        """What is missing for certain (above 0) or too many (below), per (consumer, topic)."""
-        if self.last is None:
-            return {}
-        stands = {
-            (line.consumer, line.topic): line.difference for line in self.settled if line.verdict == "does not add up"
-        }
-        return {**{line: number for line, number in self.last.unaccounted.items() if number}, **stands}
 
     def suspects(self, figures: Status) -> bool:
         """Whether something is not found for the second time in a row, while it moves: somebody should look closer."""

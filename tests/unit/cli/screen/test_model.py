@@ -85,6 +85,19 @@ def test_what_is_missing_for_certain_is_said_while_events_move() -> None:
     assert (screen.need, screen.consumers[0].word) == (Need.NOW, "3 missing")
 
 
+def test_an_alarm_stays_until_the_line_adds_up_again() -> None:
+    """A look that cannot tell takes nothing back."""
+    lost = msgspec.structs.replace(
+        look(1.0, line(applied=90, in_flight=3)), unaccounted={("billing", "shop.orders.order"): 3}
+    )
+    seen = history(lost, look(2.0, line(committed=120, applied=115, in_flight=9, overlap=9)))
+    assert shown(seen).consumers[0].word == "3 missing"
+    seen.add(look(3.0, line(committed=130, applied=130)))
+    assert shown(seen).consumers[0].word == "adds up ✓"
+    seen.add(look(4.0, line(committed=140, applied=135, in_flight=3)))
+    assert shown(seen).consumers[0].word == "moves"
+
+
 def test_too_many_are_said_too() -> None:
     screen = shown(history(look(0.0, line(applied=104)), look(1.0, line(applied=104))))
     assert screen.headline == "Does not add up: 4 events too many in billing"
