@@ -13,7 +13,7 @@ from posthouse.options import Options
 from posthouse.watch.table import Metric, metric
 
 Words = str | Sequence[str]
-"""What a label must be: one word, one of several, or a variable of Grafana's, as `$service`."""
+"""What a label must be: one word, one of several, or a pattern with a variable of Grafana's, as `$service`."""
 
 A_DAY = 86_400.0
 
@@ -36,6 +36,10 @@ class Promql(Options):
     def worst(self, name: str, *by: str, **only: Words) -> str:
         """The greatest that any process says."""
         return self._over("max", by, self._known(name, by, only), self.series(name, **only), only)
+
+    def farthest(self, name: str, *by: str, **only: Words) -> str:
+        """The greatest distance from 0 that any process says."""
+        return self._over("max", by, self._known(name, by, only), f"abs({self.series(name, **only)})", only)
 
     def least(self, name: str, *by: str, **only: Words) -> str:
         """The smallest that any process says: 0 as soon as one of them knows better."""
@@ -125,7 +129,7 @@ class Promql(Options):
         ]
         for label, words in only.items():
             for word in [words] if isinstance(words, str) else words:
-                if label in of.words and not word.startswith("$") and word not in of.words[label]:
+                if label in of.words and "$" not in word and word not in of.words[label]:
                     problems.append(f"{label} of {of.full} is never {word!r}.{did_you_mean(word, of.words[label])}")
         if problems:
             raise ConfigurationError(*problems)
@@ -143,7 +147,7 @@ def duration_of(seconds: float) -> str:
 def _selected(only: Mapping[str, Words]) -> str:
     found = [
         f'{label}="{words}"'
-        if isinstance(words, str) and not words.startswith("$")
+        if isinstance(words, str) and "$" not in words
         else f'{label}=~"{words if isinstance(words, str) else "|".join(words)}"'
         for label, words in only.items()
     ]

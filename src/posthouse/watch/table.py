@@ -283,13 +283,6 @@ _STORE = (
         "So many seconds the projection may be behind, as its declaration says.",
     ),
     _store(
-        "projection_budget_seconds",
-        "gauge",
-        "seconds",
-        ("service", "projection"),
-        "How old the projection may be, as its `lag_budget` says; absent where none is declared.",
-    ),
-    _store(
         "workers",
         "gauge",
         "workers",

@@ -15,11 +15,10 @@ JOB = "posthouse.*"
 
 
 def equation(ask: Promql) -> Sequence[Alert]:
-    missing = ask.worst("consumer_unaccounted", *LINE)
     return (
         Alert(
             name="events_unaccounted",
-            expr=f"{missing} > 0 or -{ask.least('consumer_unaccounted', *LINE)} > 0",
+            expr=f"{ask.farthest('consumer_unaccounted', *LINE)} > 0",
             hold=300,
             severity="page",
             page="equation",
@@ -28,7 +27,7 @@ def equation(ask: Promql) -> Sequence[Alert]:
             description="{{ $value }} of the events of {{ $labels.topic }} that were committed are neither applied nor in flight nor "
             "held by {{ $labels.consumer }}, or were counted too often. Nothing mends this by itself.",
             when="committed ≠ applied + in flight + held + given up, for certain",
-            fires=Case([given("consumer_unaccounted", lasting(2))]),
+            fires=Case([given("consumer_unaccounted", lasting(-2))]),
             quiet=Case([given("consumer_unaccounted", "2x3 0x30")], after=6),
         ),
         Alert(
@@ -175,7 +174,7 @@ def ground(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="store_connections_near_limit",
-            expr=f"{ask.total('store_connections', 'service')} / {ask.worst('store_connections_limit', 'service')} "
+            expr=f"{ask.worst('store_connections', 'service', state='used')} / {ask.worst('store_connections_limit', 'service')} "
             f"> {over.connections_share:g}",
             hold=600,
             severity="ticket",
@@ -188,14 +187,14 @@ def ground(ask: Promql, over: Thresholds) -> Sequence[Alert]:
             when=f"more than {over.connections_share:.0%} of the connections of the database server are taken",
             fires=Case(
                 [
-                    given("store_connections", lasting(81), state="idle"),
+                    given("store_connections", lasting(81), state="used"),
                     given("store_connections_limit", lasting(100)),
                 ]
             ),
             quiet=Case(
                 [
-                    given("store_connections", lasting(40), state="idle"),
-                    given("store_connections", lasting(40), state="active"),
+                    given("store_connections", lasting(80), state="used"),
+                    given("store_connections", lasting(20), state="free"),
                     given("store_connections_limit", lasting(100)),
                 ]
             ),

@@ -10,7 +10,7 @@ _of = Chosen(service="$service", consumer="$consumer")
 STANDS = Row(
     "How it stands",
     [
-        stat("Unaccounted", _of.total("consumer_unaccounted"), "consumer_unaccounted", alarm=1),
+        stat("Unaccounted", _of.farthest("consumer_unaccounted"), "consumer_unaccounted", alarm=1),
         stat("Waiting", _of.total("consumer_in_flight"), "consumer_in_flight", alarm=10_000),
         stat("Lag", _of.worst("consumer_lag_seconds"), "consumer_lag_seconds", "s", 300),
         stat("Dead letters", _of.total("held", state=("dead", "quarantined")), "held", alarm=1),

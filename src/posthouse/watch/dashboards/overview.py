@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from posthouse.watch.dashboards.grafana import Dashboard, Row
-from posthouse.watch.dashboards.panels import Chosen, graph, stat, variable
+from posthouse.watch.dashboards.panels import SERVICE, Chosen, graph, stat, variable
 
-_of = Chosen(service="$service")
+_of = Chosen(service=SERVICE)
 _WAITING = ("compensation_failed", "partial")
 
 ANSWERS = Row(
     "Does it add up, and what needs a person?",
     [
-        stat("Unaccounted", _of.total("consumer_unaccounted"), "consumer_unaccounted", alarm=1),
+        stat("Unaccounted", _of.farthest("consumer_unaccounted"), "consumer_unaccounted", alarm=1),
         stat("Nobody can tell", _of.least("consumer_unknown"), "consumer_unknown", alarm=1),
         stat("Dead letters", _of.total("held", state=("dead", "quarantined")), "held", alarm=1),
         stat("Refused by the broker", _of.total("outbox_refused"), "outbox_refused", alarm=1),
@@ -31,7 +31,9 @@ STUCK = Row(
     [
         graph("Held, by state", _of.total("held", "state"), "held"),
         graph("Oldest held, by state", _of.worst("held_oldest_seconds", "state"), "held_oldest_seconds", "s"),
-        graph("Unaccounted", _of.worst("consumer_unaccounted", "consumer", "topic"), "consumer_unaccounted", alarm=1),
+        graph(
+            "Unaccounted", _of.farthest("consumer_unaccounted", "consumer", "topic"), "consumer_unaccounted", alarm=1
+        ),
         graph("Nobody can tell", _of.least("consumer_unknown", "consumer", "topic"), "consumer_unknown"),
         graph("Given up", _of.total("consumer_given_up_total", "consumer", "reason"), "consumer_given_up_total"),
         graph("Due retries", _of.worst("held_due", "consumer"), "held_due"),
@@ -153,6 +155,6 @@ OVERVIEW = Dashboard(
     uid="posthouse-overview",
     title="Posthouse",
     says="Does it add up, what is stuck, how old is it, how fast does it go, and what does it stand on.",
-    variables=[variable("service", "store_up")],
+    variables=[variable("service", "workers")],
     rows=[ANSWERS, STUCK, AGES, RATES, LATENCY, SAGAS, MODELS, RELAY, RESOURCES],
 )

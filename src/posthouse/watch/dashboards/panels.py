@@ -9,6 +9,8 @@ from posthouse.watch.promql import Promql, Words
 from posthouse.watch.table import metric
 
 ASK = Promql()
+SERVICE = "(.*, )?($service)(, .*)?"
+"""The service that was chosen, or an App that runs it with others: what they share has the names of them all."""
 
 
 class Chosen:
@@ -28,6 +30,9 @@ class Chosen:
 
     def worst(self, name: str, *by: str, legend: str = "", **only: Words) -> Query:
         return Query(ASK.worst(name, *by, **self.only(name, only)), _legend(by, legend))
+
+    def farthest(self, name: str, *by: str, legend: str = "", **only: Words) -> Query:
+        return Query(ASK.farthest(name, *by, **self.only(name, only)), _legend(by, legend))
 
     def least(self, name: str, *by: str, legend: str = "", **only: Words) -> Query:
         return Query(ASK.least(name, *by, **self.only(name, only)), _legend(by, legend))
