@@ -13,11 +13,17 @@ from posthouse.cli.target import services_of
 from tests.kit.waiting import eventually
 
 APP = '''
-"""Orders are placed, billed, delivered and listed. A total below 0 cannot be billed; 7 is delivered in part, 13 not undone."""
+"""Orders are placed, billed, delivered and listed. A total below 0 cannot be billed; 7 is delivered in part, 13 not undone;
+66 makes billing speak for everybody."""
 
+import asyncio
+import contextlib
 import sys
 
 from posthouse import App, Event, Payload, Policy, Service, Tx
+from posthouse.broker import Frame
+from posthouse.clock import new_id
+from posthouse.errors import RuleBroken
 from posthouse.processes import Model, Run, Saga, Turn, deadline, starts, undo
 
 orders, billing = Service("orders", namespace="shop"), Service("billing", namespace="shop")
@@ -34,6 +40,10 @@ class OrderPlaced(Payload):
 async def invoice(event: Event[OrderPlaced], tx: Tx) -> None:
     if event.data.total_cents < 0:
         raise ValueError("a negative total")
+    if event.data.total_cents == 66:
+        with contextlib.suppress(RuleBroken):
+            async with orders.transaction("platform") as other:
+                other.publish(OrderPlaced(order_id="everybody's", total_cents=66))
 
 
 @orders.saga("delivery", correlate="order_id", policy=Policy(max_attempts=1))
@@ -85,15 +95,25 @@ async def place(*placed: tuple[str, int]) -> None:
             tx.publish(OrderPlaced(order_id=order_id, total_cents=total_cents))
 
 
+async def spoil() -> None:
+    """What nobody can read, in the topic of the orders."""
+    await app.broker.publish([Frame(topic="shop.orders.order", id=new_id(), body=b"{")])
+
+
+async def flow(name: str, seconds: float) -> None:
+    """Ten orders a second, for so long."""
+    for number in range(round(seconds * 10)):
+        await place((f"{name}-{number}", 100))
+        await asyncio.sleep(0.1)
+
+
+async def main(work: str) -> None:
+    await eval(work)
+    await app.aclose()
+
+
 if __name__ == "__main__":
-    import asyncio
-
-    async def main() -> None:
-        for number in range(int(sys.argv[1]), int(sys.argv[2])):
-            await place((f"o-{number}", 100))
-        await app.close()
-
-    asyncio.run(main())
+    asyncio.run(main(sys.argv[1]))
 '''
 PLACED = (("a", 100), ("bad", -1), ("bad", 5), ("part", 7), ("stuck", 13), ("later", 99))
 """`bad` dies at billing, and one waits behind it."""

@@ -18,7 +18,7 @@ from tests.kit.servers.debian import kept
 from tests.kit.servers.process import Server, folder_of, serves, started
 from tests.kit.servers.table import report
 
-EVERY = "500ms"
+EVERY = "1s"
 """How often it scrapes and evaluates."""
 
 

@@ -181,6 +181,13 @@ def test_the_files_are_yaml_that_says_what_the_alerts_say() -> None:
     )
 
 
+def test_a_scale_makes_everything_in_a_rule_shorter() -> None:
+    rules = yaml.safe_load(rule_file(alerts(time_scale=0.01), "x"))["groups"][0]["rules"]
+    for rule in rules:
+        assert not re.search(r"\d[mhd]$", rule.get("for", "")), rule["alert"]
+        assert not re.search(r"[\[ ]\d+(m|h|d)\b", rule["expr"]), rule["alert"]
+
+
 def test_panels_have_ids_and_places_of_their_own_and_ask_the_chosen_source() -> None:
     for dashboard in DASHBOARDS:
         document = json.loads(written(dashboard))

@@ -75,6 +75,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     """`expr` answers with a line for each trouble. `hold`: it must last so many seconds. `by`: labels that the alert has."""
 
     name: str
+    ask: Promql
+    """With what its expression was made."""
     expr: str
     hold: float
     severity: Severity
@@ -90,7 +92,6 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     quiet: Case
     states: Sequence[HeldState] = ()
     """The held states that it is about."""
-    ask: Promql = Promql()
 
 
 UP = "up"

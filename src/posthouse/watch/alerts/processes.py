@@ -17,6 +17,7 @@ def ended(ask: Promql, over: Thresholds) -> Sequence[Alert]:
     return (
         Alert(
             name="saga_partial_rate",
+            ask=ask,
             expr=f"{partial} / {ask.grown('saga_ended_total', *OF, window=900)} > {over.saga_partial_share:g}",
             hold=900,
             severity="ticket",
@@ -41,7 +42,6 @@ def ended(ask: Promql, over: Thresholds) -> Sequence[Alert]:
                 ],
                 after=40,
             ),
-            ask=ask,
         ),
     )
 
@@ -53,6 +53,7 @@ def sagas(ask: Promql, over: Thresholds) -> Sequence[Alert]:
     return (
         Alert(
             name="saga_dead",
+            ask=ask,
             expr=f"{ask.worst('saga_instances', *OF, state='compensation_failed')} > 0",
             hold=60,
             severity="page",
@@ -68,6 +69,7 @@ def sagas(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="saga_partial",
+            ask=ask,
             expr=f"{ask.worst('saga_instances', *OF, state='partial')} > 0",
             hold=900,
             severity="ticket",
@@ -82,6 +84,7 @@ def sagas(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="saga_stands_still",
+            ask=ask,
             expr=f"{slow} > {over.saga_seconds:g} or {undoing} > {over.saga_undo_seconds:g}",
             hold=300,
             severity="ticket",
@@ -107,6 +110,7 @@ def in_time(ask: Promql, over: Thresholds) -> Sequence[Alert]:
     return (
         Alert(
             name="timers_overdue",
+            ask=ask,
             expr=f"{ask.worst('timers_overdue_seconds', 'service')} > {over.timers_seconds:g}",
             hold=300,
             severity="page",
@@ -120,6 +124,7 @@ def in_time(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="schedule_overdue",
+            ask=ask,
             expr=f"{ask.worst('schedule_overdue_seconds', 'service', 'schedule')} > {over.schedule_seconds:g}",
             hold=300,
             severity="ticket",
@@ -134,6 +139,7 @@ def in_time(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="projection_stale",
+            ask=ask,
             expr=f"{fresh} > {budget} or ({fresh} > {over.projection_seconds:g} unless {budget})",
             hold=300,
             severity="ticket",

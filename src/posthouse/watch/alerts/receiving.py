@@ -21,6 +21,7 @@ def failing(ask: Promql, over: Thresholds) -> Sequence[Alert]:
     return (
         Alert(
             name="consumer_error_rate",
+            ask=ask,
             expr=f"{errors} / {ask.rate(consumed, *WHO, window=FIVE)} > {over.error_share:g}",
             hold=FIVE,
             severity="ticket",
@@ -32,10 +33,10 @@ def failing(ask: Promql, over: Thresholds) -> Sequence[Alert]:
             when=f"more than {over.error_share:.0%} of the events that were tried failed",
             fires=Case([given(consumed, "0+6x60", result="error"), given(consumed, "0+94x60", result="ok")], after=20),
             quiet=Case([given(consumed, "0+5x60", result="error"), given(consumed, "0+95x60", result="ok")], after=20),
-            ask=ask,
         ),
         Alert(
             name="dlq_depth_growing",
+            ask=ask,
             expr=f"{ask.rate(dead, *WHO, window=FIVE)} * 60 > {over.dead_letters_a_minute * (1 / ask.time_scale):g}",
             hold=FIVE,
             severity="page",
@@ -47,7 +48,6 @@ def failing(ask: Promql, over: Thresholds) -> Sequence[Alert]:
             when=f"more than {over.dead_letters_a_minute:g} events a minute die",
             fires=Case([given(dead, "0+2x60", state="dead")], after=20),
             quiet=Case([given(dead, "0+1x60", state="dead")], after=20),
-            ask=ask,
             states=("dead", "quarantined"),
         ),
     )
@@ -59,6 +59,7 @@ def consuming(ask: Promql, over: Thresholds) -> Sequence[Alert]:
     return (
         Alert(
             name="consumer_lag_events",
+            ask=ask,
             expr=f"{ask.worst('consumer_in_flight', *LINE)} > {over.consumer_lag_events:g}",
             hold=FIVE,
             severity="ticket",
@@ -72,6 +73,7 @@ def consuming(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="consumer_lag_seconds",
+            ask=ask,
             expr=f"{ask.worst('consumer_lag_seconds', *LINE)} > {over.consumer_lag_seconds:g}",
             hold=FIVE,
             severity="page",
@@ -86,6 +88,7 @@ def consuming(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="back_pressure",
+            ask=ask,
             expr=f"max by ({keep}) ({ask.series('in_hand')} / {ask.series('in_hand_limit')}) >= {over.in_hand_share:g}",
             hold=900,
             severity="ticket",
@@ -100,6 +103,7 @@ def consuming(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="duplicates_many",
+            ask=ask,
             expr=f"{ask.rate('inbox_duplicates_total', *WHO, window=FIVE)} / {consumed} > {over.duplicate_share:g}",
             hold=1_800,
             severity="ticket",
@@ -120,6 +124,7 @@ def consuming(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="schema_drift",
+            ask=ask,
             expr=f"{ask.grown('schema_failures_total', *WHO, window=FIVE)} / {ask.increase('events_consumed_total', *WHO, window=FIVE)} "
             f"> {over.schema_failure_share:g} or "
             f"({ask.grown('schema_failures_total', *WHO, window=FIVE)} > 0 unless {consumed} > 0)",
@@ -156,6 +161,7 @@ def holding(ask: Promql, over: Thresholds) -> Sequence[Alert]:
     return (
         Alert(
             name="dlq_depth",
+            ask=ask,
             expr=f"{ask.total('held', *WHO, state=letters)} > {over.dead_letters:g}",
             hold=FIVE,
             severity="page",
@@ -178,6 +184,7 @@ def holding(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="held_dead",
+            ask=ask,
             expr=f"{ask.worst('held', *LINE, state='dead')} > 0",
             hold=FIVE,
             severity="ticket",
@@ -193,6 +200,7 @@ def holding(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="held_quarantined",
+            ask=ask,
             expr=f"{ask.worst('held', *LINE, state='quarantined')} > 0",
             hold=FIVE,
             severity="ticket",
@@ -208,6 +216,7 @@ def holding(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="held_skipped",
+            ask=ask,
             expr=f"{ask.increase('consumer_given_up_total', *LINE, 'reason', window=3_600)} > 0",
             hold=0,
             severity="ticket",
@@ -223,6 +232,7 @@ def holding(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="held_retrying",
+            ask=ask,
             expr=f"{ask.worst(oldest, *WHO, state='retrying')} > {over.retrying_seconds:g}",
             hold=FIVE,
             severity="ticket",
@@ -237,6 +247,7 @@ def holding(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="held_gap",
+            ask=ask,
             expr=f"{ask.worst(oldest, *WHO, state='gap')} > {over.gap_seconds:g}",
             hold=FIVE,
             severity="page",
@@ -252,6 +263,7 @@ def holding(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="held_blocked",
+            ask=ask,
             expr=f"{ask.worst(oldest, *WHO, state='blocked')} > {over.blocked_seconds:g}",
             hold=FIVE,
             severity="ticket",
@@ -266,6 +278,7 @@ def holding(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="held_due",
+            ask=ask,
             expr=f"{ask.worst('held_runnable_seconds', *WHO)} > {over.due_seconds:g}",
             hold=FIVE,
             severity="page",

@@ -10,6 +10,8 @@ from posthouse.watch.promql import Promql
 
 STALL = 300.0
 """Seconds in which the oldest unsent event does not change."""
+CROSSING = ("cross-tenant", "platform")
+"""The rules of publishing that keep tenants apart."""
 
 
 def outbox(ask: Promql, over: Thresholds) -> Sequence[Alert]:
@@ -17,6 +19,7 @@ def outbox(ask: Promql, over: Thresholds) -> Sequence[Alert]:
     return (
         Alert(
             name="outbox_lag_high",
+            ask=ask,
             expr=f"{ask.worst('outbox_oldest_unsent_seconds', 'service')} > {over.outbox_lag_seconds:g}",
             hold=300,
             severity="page",
@@ -27,7 +30,6 @@ def outbox(ask: Promql, over: Thresholds) -> Sequence[Alert]:
             when=f"the oldest unsent event waits for more than {over.outbox_lag_seconds:g} s",
             fires=Case([given("outbox_oldest_unsent_seconds", lasting(over.outbox_lag_seconds + 1))]),
             quiet=Case([given("outbox_oldest_unsent_seconds", lasting(over.outbox_lag_seconds))]),
-            ask=ask,
         ),
     )
 
@@ -39,6 +41,7 @@ def sending(ask: Promql, over: Thresholds) -> Sequence[Alert]:
     return (
         Alert(
             name="relay_lag_p99",
+            ask=ask,
             expr=f"max by ({keep}) (quantile_over_time(0.99, {ask.series(oldest)}[{window}])) > {over.relay_lag_p99_seconds:g}",
             hold=0,
             severity="ticket",
@@ -53,6 +56,7 @@ def sending(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="relay_stalled",
+            ask=ask,
             expr=f"{ask.climbed(oldest, 'service', window=STALL)} > {0.9 * STALL * ask.time_scale:g} "
             f"unless on ({keep}) {ask.worst('outbox_stuck', 'service')} > 0",
             hold=60,
@@ -68,6 +72,7 @@ def sending(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="outbox_stuck",
+            ask=ask,
             expr=f"{ask.worst('outbox_stuck', 'service')} > 0",
             hold=900,
             severity="ticket",
@@ -82,6 +87,7 @@ def sending(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="outbox_refused",
+            ask=ask,
             expr=f"{ask.worst('outbox_refused', 'service')} > 0",
             hold=60,
             severity="page",
@@ -96,6 +102,7 @@ def sending(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="relay_leases_flapping",
+            ask=ask,
             expr=f"{ask.increase('relay_leases_total', 'service', window=QUARTER)} > {over.leases_taken_over:g}",
             hold=900,
             severity="ticket",
@@ -110,6 +117,7 @@ def sending(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="relay_fenced",
+            ask=ask,
             expr=f"{ask.increase('relay_fenced_total', 'service', window=QUARTER)} > {over.relays_fenced:g}",
             hold=0,
             severity="ticket",
@@ -124,16 +132,17 @@ def sending(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="cross_tenant_publish_blocked",
-            expr=f"{ask.grown('publish_refused_total', 'service', window=300, reason='cross-tenant')} > 0",
+            ask=ask,
+            expr=f"{ask.grown('publish_refused_total', 'service', window=300, reason=CROSSING)} > 0",
             hold=0,
             severity="page",
             owner="platform",
             page="cross-tenant",
             by=("service",),
             summary="{{ $labels.service }} tried to publish across tenants",
-            description="{{ $labels.service }} called publish with a fact about several tenants for a topic that is not on the list. "
-            "It was refused, and the transaction with it.",
-            when="a fact about several tenants was refused",
+            description="{{ $labels.service }} called publish with a fact about several tenants, or for the tenant `platform`, that is "
+            "not on the list. It was refused, and the transaction with it.",
+            when="a fact about several tenants, or about none, was refused",
             fires=Case([given("publish_refused_total", "_x20 1x60", reason="cross-tenant")], after=23),
             quiet=Case(
                 [

@@ -18,6 +18,7 @@ def equation(ask: Promql) -> Sequence[Alert]:
     return (
         Alert(
             name="events_unaccounted",
+            ask=ask,
             expr=f"{ask.farthest('consumer_unaccounted', *LINE)} > 0",
             hold=300,
             severity="page",
@@ -32,6 +33,7 @@ def equation(ask: Promql) -> Sequence[Alert]:
         ),
         Alert(
             name="equation_unknown",
+            ask=ask,
             expr=f"{ask.least('consumer_unknown', *LINE)} > 0",
             hold=3_600,
             severity="ticket",
@@ -55,6 +57,7 @@ def watching(ask: Promql, over: Thresholds) -> Sequence[Alert]:
     return (
         Alert(
             name="nobody_watches",
+            ask=ask,
             expr=f"absent({ask.series('store_up')})",
             hold=300,
             severity="page",
@@ -69,6 +72,7 @@ def watching(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="service_unwatched",
+            ask=ask,
             expr=f"max by ({keep}) (last_over_time({ask.series('store_up')}[{day}])) "
             f"unless {ask.worst('store_up', 'service')}",
             hold=300,
@@ -85,6 +89,7 @@ def watching(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="target_down",
+            ask=ask,
             expr=f'{UP}{{job=~"{JOB}"}} == 0',
             hold=300,
             severity="ticket",
@@ -100,6 +105,7 @@ def watching(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="loop_hangs",
+            ask=ask,
             expr=f"{ask.series('loop_silent_seconds')} > {over.loop_seconds:g}",
             hold=60,
             severity="page",
@@ -114,6 +120,7 @@ def watching(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="look_slow",
+            ask=ask,
             expr=f"{ask.worst('scrape_seconds', 'service')} > {over.look_seconds:g}",
             hold=900,
             severity="ticket",
@@ -133,6 +140,7 @@ def ground(ask: Promql, over: Thresholds) -> Sequence[Alert]:
     return (
         Alert(
             name="store_unreachable",
+            ask=ask,
             expr=f"{ask.worst('store_up', 'service')} == 0",
             hold=60,
             severity="page",
@@ -147,6 +155,7 @@ def ground(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="broker_unreachable",
+            ask=ask,
             expr=f"{ask.worst('broker_up', 'service')} == 0",
             hold=120,
             severity="page",
@@ -160,6 +169,7 @@ def ground(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="reconnects_frequent",
+            ask=ask,
             expr=f"{ask.increase('reconnects_total', 'service', 'server', window=QUARTER)} > {over.reconnects:g}",
             hold=0,
             severity="ticket",
@@ -174,6 +184,7 @@ def ground(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="store_connections_near_limit",
+            ask=ask,
             expr=f"{ask.worst('store_connections', 'service', state='used')} / {ask.worst('store_connections_limit', 'service')} "
             f"> {over.connections_share:g}",
             hold=600,
@@ -201,6 +212,7 @@ def ground(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="store_began_anew",
+            ask=ask,
             expr=f"{ask.increase('store_runs_total', 'service', window=3_600)} > 0",
             hold=0,
             severity="ticket",
@@ -215,6 +227,7 @@ def ground(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="loop_restarts",
+            ask=ask,
             expr=f"{ask.increase('loop_restarts_total', 'service', 'loop', window=QUARTER)} > {over.loop_restarts:g}",
             hold=0,
             severity="ticket",
@@ -229,6 +242,7 @@ def ground(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="nobody_runs",
+            ask=ask,
             expr=f"{ask.worst('unattended', 'service', 'part')} > 0",
             hold=300,
             severity="page",
