@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import os
 import signal
@@ -26,6 +27,7 @@ def stopping(stop: asyncio.Event, *, within: float) -> Iterator[None]:
     """SIGTERM and SIGINT set `stop` while the block lasts; call it in the main thread. A block that lasts longer than so many
     seconds after that is ended with the process: its event loop is blocked."""
     loop = asyncio.get_running_loop()
+    ours = contextvars.copy_context()  # not that of the event which a signal interrupts
     asked = False
 
     def begin(number: int) -> None:
@@ -36,7 +38,7 @@ def stopping(stop: asyncio.Event, *, within: float) -> Iterator[None]:
         nonlocal asked
         if not asked:
             asked = True
-            loop.call_soon_threadsafe(begin, number)
+            loop.call_soon_threadsafe(begin, number, context=ours)
 
     before = {number: signal.signal(number, ask) for number in ASKING}
     try:

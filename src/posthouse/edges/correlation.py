@@ -24,8 +24,7 @@ from posthouse.events.limits import MAX_BYTES
 from posthouse.events.trace import TraceContext, trace_id_to_uuid
 from posthouse.options import checked
 from posthouse.seam.context import EventContext
-from posthouse.seam.current import Current, current, during
-from posthouse.watch.here import span_here
+from posthouse.seam.current import Current, current, during, span_here
 
 HEADER = "X-Correlation-ID"
 LONGEST = MAX_BYTES["correlation"]

@@ -3,6 +3,7 @@ calls take it from here. It follows tasks and the threads that the library start
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Self
@@ -10,6 +11,7 @@ from typing import Self
 import msgspec
 
 from posthouse.events import UNNAMED, Actor, Event, Unnamed
+from posthouse.events.trace import TraceContext
 from posthouse.seam.context import EventContext
 
 
@@ -88,6 +90,22 @@ def handling_all(events: Sequence[Event[object]], consumer: str, attempt: int = 
     return msgspec.structs.replace(handling(events[0], consumer, attempt), event=None, causation=None)
 
 
+def span_here() -> TraceContext | None:
+    """OpenTelemetry's current span; None where nobody has imported it, or no span is current."""
+    module = sys.modules.get("opentelemetry.trace")
+    if module is None:
+        return None
+    try:
+        span = module.get_current_span().get_span_context()
+        if not span.is_valid:
+            return None
+        state = span.trace_state.to_header() or None
+        ids = {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
+        return TraceContext(**ids, flags=int(span.trace_flags), tracestate=state)
+    except Exception:  # a stranger's span; half imported
+        return None
+
+
 def tenant_here(tenant: str = UNNAMED) -> str:
     """The tenant that was named; else the current one, if code has said whose this is."""
     return _current.get().tenant or tenant if isinstance(tenant, Unnamed) else tenant
@@ -102,9 +120,10 @@ def context_here(
     traceparent: str | None = None,
 ) -> EventContext:
     """What a new event inherits: what the caller says, and for the rest what is current. A trace that was named comes without
-    the state of another."""
+    the state of another; one that nobody named is OpenTelemetry's, where a span is current, and else that of the request."""
     here = _current.get()
-    if here is NOTHING:
+    span = span_here() if traceparent is None else None
+    if here is NOTHING and span is None:
         return EventContext(
             tenant=tenant, correlation=correlation, causation=causation, actor=actor, traceparent=traceparent
         )
@@ -113,6 +132,6 @@ def context_here(
         correlation=here.correlation if correlation is None else correlation,
         causation=here.causation if causation is None and correlation is None else causation,
         actor=here.actor if actor is None else actor,
-        traceparent=here.traceparent if traceparent is None else traceparent,
-        tracestate=here.tracestate if traceparent is None else None,
+        traceparent=traceparent or (here.traceparent if span is None else span.traceparent),
+        tracestate=None if traceparent is not None else here.tracestate if span is None else span.tracestate,
     )

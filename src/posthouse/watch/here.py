@@ -2,26 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from posthouse.events.trace import TraceContext
-from posthouse.seam.current import Current
-
-
-def span_here() -> TraceContext | None:
-    """OpenTelemetry's current span; None where nobody has imported it, or no span is current."""
-    module = sys.modules.get("opentelemetry.trace")
-    if module is None:
-        return None
-    try:
-        span = module.get_current_span().get_span_context()
-        if not span.is_valid:
-            return None
-        state = span.trace_state.to_header() or None
-        ids = {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
-        return TraceContext(**ids, flags=int(span.trace_flags), tracestate=state)
-    except Exception:  # a stranger's span; half imported
-        return None
+from posthouse.seam.current import Current, span_here
 
 
 def fields_of(here: Current) -> dict[str, object]:

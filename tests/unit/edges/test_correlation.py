@@ -18,6 +18,7 @@ import pytest
 from fastapi import BackgroundTasks, FastAPI
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from flask import Flask, Response
+from opentelemetry.sdk.trace import TracerProvider
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -392,6 +393,16 @@ async def test_calls_carry_what_is_current_and_never_overwrite_what_the_caller_h
             own = client.get("http://x", headers={HEADER: "mine", "traceparent": PARENT[:-1] + "0"}).json()  # noqa: ASYNC212
     assert (own["x-correlation-id"], own["traceparent"]) == ("mine", PARENT[:-1] + "0")
     assert "tracestate" not in own  # of another trace
+
+
+def test_where_a_span_is_current_a_call_is_below_it() -> None:
+    tracer = TracerProvider().get_tracer("test")
+    with during(Current(correlation="r1", traceparent=PARENT)), tracer.start_as_current_span("x") as span:
+        made = span.get_span_context()
+        assert headers() == {
+            HEADER: "r1",
+            "traceparent": f"00-{made.trace_id:032x}-{made.span_id:016x}-{int(made.trace_flags):02x}",
+        }
 
 
 def test_where_nothing_is_current_nothing_is_carried() -> None:

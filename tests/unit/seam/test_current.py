@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 from posthouse import Actor, App, Event, Payload, Saga, Service, Turn, Tx, starts
 from posthouse.broker import Frame, Verdict
@@ -74,6 +75,16 @@ async def test_what_the_caller_says_wins() -> None:
                 tx.publish(Placed(order="o1"))
     (event,) = said.of(Placed)
     assert story(event) == ("mine", OTHER, None)  # the state belongs to the other trace
+
+
+def test_a_span_that_is_current_is_where_the_trace_goes_on_unless_another_was_named() -> None:
+    tracer = TracerProvider().get_tracer("test")
+    for around in (NOTHING, REQUEST):
+        with during(around), tracer.start_as_current_span("x") as span:
+            made = span.get_span_context()
+            found, named = context_here("t1"), context_here("t1", traceparent=OTHER)
+        assert found.traceparent == f"00-{made.trace_id:032x}-{made.span_id:016x}-{int(made.trace_flags):02x}"
+        assert (found.correlation, found.tracestate, named.traceparent) == (around.correlation, None, OTHER)
 
 
 async def test_a_tenant_and_an_actor_that_code_has_said_are_taken_where_none_is_named() -> None:
