@@ -200,7 +200,7 @@ def test_a_run_that_waits_for_its_broker_is_live_and_says_for_what_it_waits(hous
     assert get(f"{base}/scale?consumer=shop.billing").status_code == 503
     process.terminate()
     assert process.wait(PATIENCE) == 0
-    assert house.log().count(f"whoever reaches {public.removeprefix('http://')} can read") == 1
+    assert house.log().count(f"whoever reaches {public.removeprefix('http://')} can read it") == 1
 
 
 async def test_a_store_that_is_away_is_0_in_time_and_the_watch_goes_on(house: House, postgres_url: str) -> None:

@@ -1793,6 +1793,11 @@ def count(event, model): ...""",
             "posthouse: no metric can begin with the prefix 'my-shop': a letter, then letters, digits and _",
         ),
         Mistake(
+            "metrics prefix of nothing",
+            "posthouse run shop --prefix platform",
+            "posthouse: --prefix is for the names of figures, and none are served: add --http 127.0.0.1:9464",
+        ),
+        Mistake(
             "metrics prefix in the environment",
             """\
 $POSTHOUSE_METRICS_PREFIX=9lives

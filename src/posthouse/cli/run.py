@@ -25,7 +25,7 @@ from posthouse.redaction import redacted
 from posthouse.runtime import PARTS, Part
 from posthouse.starting import prepared
 from posthouse.store import RelaySource
-from posthouse.watch.address import listening, parsed
+from posthouse.watch.address import DEFAULT, listening, parsed
 from posthouse.watch.serving import prefix_of, serving
 
 log = logging.getLogger("posthouse.run")
@@ -113,6 +113,8 @@ def run(
     for option, seconds in (("--stall-exit", stall_exit), ("--stop-within", stop_within)):
         if seconds is not None and seconds <= 0:
             raise ConfigurationError(f"{option} takes seconds above 0, not {seconds:g}")
+    if http is None and prefix is not None:
+        raise ConfigurationError(f"--prefix is for the names of figures, and none are served: add --http {DEFAULT}")
     address, prefix = None if http is None else parsed(http), prefix_of(prefix)
     services = load_all(targets)
     log_to_stderr(log_level, as_json=log_json)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from posthouse.health import Health
+
+log = logging.getLogger("posthouse.watch")
 
 EVERY = 0.5
 """Seconds between two beats."""
@@ -44,5 +47,10 @@ class Beat:
 
     async def _beat(self) -> None:
         while True:
-            self._last = (time.monotonic(), self._health())
+            health = self._last[1]
+            try:
+                health = self._health()
+            except Exception:  # the loop turns all the same
+                log.exception("nobody knows how it is")
+            self._last = (time.monotonic(), health)
             await asyncio.sleep(EVERY)

@@ -79,6 +79,8 @@ class Pages:
                 samples += found
             except Unanswered as error:
                 log.warning("the figures of the stores are left out: %s", error)
+            except Exception:  # those of the process must not be lost with them
+                log.exception("the figures of the stores are left out")
         body, content_type = render(samples, accept=request.headers.get("accept", ""), prefix=self._prefix)
         return Answer(200, body, content_type)
 

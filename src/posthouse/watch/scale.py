@@ -114,17 +114,18 @@ class _Figures:
         self._of: dict[str, dict[Place, float]] = defaultdict(lambda: defaultdict(float))
         self._topics: dict[str, dict[Place, set[str]]] = defaultdict(lambda: defaultdict(set))
         self._relays: dict[str, int] = defaultdict(int)
-        for metric, labels, value in ((one.metric, one.labels, one.value) for one in samples):
-            service = labels.get("service", "")
-            place = (apps.get(service, service), labels.get("consumer", ""))
-            if metric == "workers":
-                if labels["part"] == "relay" and isinstance(
-                    value, int | float
-                ):  # each of its services may have named it
-                    self._relays[place[0]] = max(self._relays[place[0]], round(value))
-            elif isinstance(value, int | float):
-                self._of[metric][place] += value
-                self._topics[metric][place].add(labels.get("topic", ""))
+        for sample in samples:
+            if isinstance(sample.value, int | float):
+                self._take(sample.metric, sample.labels, sample.value, apps)
+
+    def _take(self, metric: str, labels: Mapping[str, str], value: float, apps: Mapping[str, str]) -> None:
+        service = labels.get("service", "")
+        app, consumer = apps.get(service, service), labels.get("consumer", "")
+        if metric != "workers":
+            self._of[metric][app, consumer] += value
+            self._topics[metric][app, consumer].add(labels.get("topic", ""))
+        elif labels["part"] == "relay":  # one that all its services share
+            self._relays[app] = max(self._relays[app], round(value))
 
     def unknown(self, place: Place) -> str:
         """Why nobody knows what waits there."""

@@ -23,7 +23,7 @@ from posthouse.watch.standing import Standing
 log = logging.getLogger("posthouse.run")
 
 PREFIX = "POSTHOUSE_METRICS_PREFIX"
-OPEN = "whoever reaches %s can read the figures there: they name services, consumers and topics, and no tenant or event"
+OPEN = "whoever reaches %s can read it: figures name services, consumers and topics, probes name servers; none a tenant or an event"
 
 
 @contextlib.asynccontextmanager

@@ -92,6 +92,16 @@ async def test_figures_of_the_process_come_while_the_stores_hang() -> None:
     assert "posthouse_store_up" not in text(answer)
 
 
+async def test_figures_of_the_process_come_when_those_of_the_stores_fail(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Source):
+        async def read(self) -> Sequence[Sample]:
+            raise ZeroDivisionError
+
+    answer = await pages(Broken()).answer(Request("/metrics"))
+    assert (answer.status, "posthouse_build_info" in text(answer)) == (200, True)
+    assert "ZeroDivisionError" in caplog.text
+
+
 async def test_a_loop_that_hangs_is_asked_for_nothing_and_said_to_hang() -> None:
     source = Source()
     hanging = pages(source, silent=SILENT + 7)
@@ -166,6 +176,20 @@ async def test_a_page_that_there_is_not_names_those_that_there_are() -> None:
         answer = await pages(Source()).answer(Request(path))
         assert answer.status == 404
         assert "/healthz  200 while" in text(answer)
+
+
+async def test_a_health_that_fails_is_no_reason_to_call_a_process_dead(caplog: pytest.LogCaptureFixture) -> None:
+    asked: list[int] = []
+
+    def health() -> Mapping[str, Health]:
+        asked.append(1)
+        raise ZeroDivisionError
+
+    beat = Beat(health)
+    with beat.beating():
+        await eventually(lambda: len(asked) > 1, "another beat")
+        assert beat.seen().silent == 0
+    assert "ZeroDivisionError" in caplog.text
 
 
 async def test_a_beat_is_silent_for_as_long_as_the_loop_is_blocked() -> None:
