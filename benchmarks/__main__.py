@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import brokers, latency, memory, receiving, redelivery, sending
+from benchmarks import brokers, latency, memory, receiving, redelivery, sending, tracing
 from benchmarks.load import run as load
 from benchmarks.load.plan import Plan
 from benchmarks.load.result import readings
@@ -41,6 +41,7 @@ MEASURES: Mapping[str, Measure] = {
     "latency-two": latency.latency_two,
     "idle": latency.idle,
     "memory": memory.memory,
+    "tracing": tracing.tracing,
 }
 
 QUICK = 0.1

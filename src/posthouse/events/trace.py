@@ -15,6 +15,7 @@ _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _LOOKS_LIKE = str.maketrans("ILO", "110")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _LATER = re.compile(r"(-[ -~]*)?")
+_UUID = re.compile(r"[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
 _MEMBER = re.compile(
     r"(?:[a-z][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})"
@@ -94,8 +95,13 @@ def span_id_of(fresh: str) -> str:
 
 def correlation_to_trace_id(correlation: str) -> str | None:
     """The 32 hex digits in a ULID, a UUID or a trace id; None for any other text, and for zero, which is no trace."""
-    number = _ulid_number(correlation) if len(correlation) == 26 else _uuid_number(correlation)
+    number = trace_number(correlation)
     return f"{number:032x}" if number else None
+
+
+def trace_number(correlation: str) -> int:
+    """The same as a number; 0 where there is none."""
+    return (_ulid_number(correlation) if len(correlation) == 26 else _uuid_number(correlation)) or 0
 
 
 def trace_id_to_ulid(trace_id: str) -> str:
@@ -133,6 +139,6 @@ def _ulid_number(text: str) -> int | None:
 
 
 def _uuid_number(text: str) -> int | None:
-    if not re.fullmatch(r"[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text):
+    if not _UUID.fullmatch(text):
         return None
     return int(text.replace("-", ""), 16)

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
 import threading
@@ -30,7 +29,7 @@ from opentelemetry.trace.span import TraceState
 
 from posthouse.broker import Frame
 from posthouse.events import Event, decode_any
-from posthouse.events.trace import RANDOM, SAMPLED, correlation_to_trace_id, is_traceparent, is_tracestate
+from posthouse.events.trace import RANDOM, SAMPLED, is_traceparent, is_tracestate, same_trace, trace_number
 from posthouse.redaction import words_of
 from posthouse.seam.context import EventContext
 from posthouse.seam.failures import users_part
@@ -48,9 +47,14 @@ OPEN = 10_000
 """So many spans wait at most for the end of their transactions; the oldest is let go when there are more."""
 NOWHERE = Context()
 """What a relay or a consumer does belongs to no request: not even to the one in which it was started."""
+MIX, ALL = 0x9E3779B97F4A7C15F39CC0605CEDC835, 2**128 - 1
+"""The golden share of 2**128, odd: of a product with it the first 64 bits depend on all of the factor, and are spread evenly."""
 OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
 
 Attributes = Mapping[str, str | int]
+
+_Unseen = tuple[SpanContext | None, str, str | None]
+"""A place in a trace, and its traceparent and tracestate; empty where what is below may be recorded."""
 
 
 def spans_of(provider: TracerProvider | None) -> OpenTelemetrySpans | None:
@@ -67,14 +71,20 @@ class OpenTelemetrySpans:
 
     def __init__(self, tracer: trace.Tracer) -> None:
         self._tracer = tracer
+        self._follows = _follows(tracer)
         self._beginning = _beginning(tracer)
         self._open: dict[str, trace.Span] = {}
         self._conventions = any(word.strip() in ("messaging", "messaging/dup") for word in _opted_in())
         self._told = False
+        self._last: _Unseen = (None, "", None)
 
     def create(self, service: str, topic: str, event: Event[bytes]) -> Event[bytes]:
         """See `Spans`."""
         try:
+            if self._follows:
+                _, header, state = self._unseen_here()
+                if header and (event.traceparent is None or same_trace(header, event.traceparent)):
+                    return msgspec.structs.replace(event, traceparent=header, tracestate=state)
             attributes = self._named("create", {"posthouse.service": service, **_about(topic, event)})
             span = self._below("posthouse.create", SpanKind.PRODUCER, event, attributes)
             place = span.get_span_context()
@@ -136,14 +146,19 @@ class OpenTelemetrySpans:
 
     def process(
         self, consumer: str, handler: str, events: Sequence[Processed], attempt: int, now: float
-    ) -> RunningSpan:
+    ) -> RunningSpan | UnseenSpan:
         """See `Spans`."""
         try:
-            by: Attributes = {"posthouse.consumer": consumer, "posthouse.handler": handler}
             first = events[0]
+            late = now - first.entry.time > LATE
+            if self._follows and len(events) == 1 and first.event is not None and not late:
+                place = _place(first.event)
+                if place is not None and not place.trace_flags & SAMPLED:
+                    return UnseenSpan(place)
+            by: Attributes = {"posthouse.consumer": consumer, "posthouse.handler": handler}
             if len(events) == 1 and first.event is not None:
                 attributes = {**by, **_about(first.entry.topic, first.event), "posthouse.attempt": attempt}
-                span = self._after(first.event, self._named("process", attributes), now - first.entry.time > LATE)
+                span = self._after(first.event, self._named("process", attributes), late)
             else:
                 attributes = {**by, "posthouse.topic": first.entry.topic, "posthouse.batch.size": len(events)}
                 facts = [one.event for one in events[:LINKS] if one.event is not None]
@@ -161,6 +176,14 @@ class OpenTelemetrySpans:
             self._told = True
             log.error("tracing fails, and events go on without it: %s; told once", words_of(error), exc_info=error)
 
+    def _unseen_here(self) -> _Unseen:
+        """What facts take along from here where nothing is recorded. Many are said in one place: it is written once."""
+        here, last = trace.get_current_span().get_span_context(), self._last
+        if here is not last[0]:
+            unseen = here.is_valid and not here.trace_flags.sampled
+            self._last = last = (here, _header(here), _state(here)) if unseen else (here, "", None)
+        return last
+
     def _below(self, name: str, kind: SpanKind, given: _Placed, attributes: Attributes) -> trace.Span:
         """A span where the application stands, unless it said that it belongs elsewhere; without either the trace begins."""
         here = trace.get_current_span().get_span_context()
@@ -168,7 +191,11 @@ class OpenTelemetrySpans:
         if place is None and not here.is_valid:
             return self._begun(name, kind, given.correlation, attributes)
         if place is None or place.trace_id == here.trace_id:
+            if self._follows and not here.trace_flags.sampled:
+                return NonRecordingSpan(here)
             return self._tracer.start_span(name, None, kind, attributes)
+        if self._follows and not place.trace_flags.sampled:
+            return NonRecordingSpan(place)
         links = [Link(here)] if here.is_valid else ()
         return self._tracer.start_span(name, _below(place), kind, attributes, links)
 
@@ -181,15 +208,20 @@ class OpenTelemetrySpans:
         return self._tracer.start_span("posthouse.process", context, SpanKind.CONSUMER, attributes, links)
 
     def _begun(self, name: str, kind: SpanKind, correlation: str | None, attributes: Attributes) -> trace.Span:
-        """The first span of a trace, whose id is the correlation where that can be one."""
-        id = None if correlation is None else correlation_to_trace_id(correlation)
-        if id is None or self._beginning is None:
+        """The first span of a trace, whose id is the correlation where that can be one. The sampler is asked here: an SDK would
+        take three times as long to begin a span that nobody records."""
+        id = 0 if correlation is None else trace_number(correlation)
+        beginning = self._beginning
+        if not id or beginning is None:
             return self._tracer.start_span(name, NOWHERE, kind, attributes)
-        self._beginning.trace_id = int(id, 16)
+        decided = beginning.sampler.should_sample(NOWHERE, (id * MIX & ALL) >> 64, name, kind, attributes, ())
+        if not decided.decision.is_recording():
+            return NonRecordingSpan(SpanContext(id, beginning.generate_span_id(), False, None, decided.trace_state))
+        beginning.trace_id, beginning.decided = id, decided
         try:
             return self._tracer.start_span(name, NOWHERE, kind, attributes)
         finally:
-            self._beginning.trace_id = None
+            beginning.trace_id = beginning.decided = None
 
     def _keep(self, id: str, span: trace.Span) -> None:
         if span.is_recording():
@@ -258,6 +290,27 @@ class RunningSpan:
         self._span.end()
 
 
+class UnseenSpan:
+    """A place in a trace that is not recorded: what is done there knows it, and nobody hears of it."""
+
+    __slots__ = ("_place", "_token")
+
+    def __init__(self, place: SpanContext) -> None:
+        self._place = place
+
+    def says(self, outcome: str, error: BaseException | None = None) -> None:
+        """To nobody."""
+
+    def __enter__(self) -> Self:
+        self._token = contexts.attach(_below(self._place))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        contexts.detach(self._token)
+
+
 class _Placed(Protocol):
     """What may say where in a trace it belongs."""
 
@@ -277,62 +330,76 @@ class _Ids(Protocol):
     def is_trace_id_random(self) -> bool: ...
 
 
-class _Beginning(threading.local):
-    """Draws ids as the application's generator does, but for a trace that is to have a certain one. It is used by the tracer of
-    this library alone: with a made-up parent instead, a sampler would take the word of that parent and decide nothing."""
-
-    trace_id: int | None = None
-
-    def __init__(self, others: _Ids) -> None:
-        self._others = others
-
-    def generate_span_id(self) -> int:
-        return self._others.generate_span_id()
-
-    def generate_trace_id(self) -> int:
-        return self._others.generate_trace_id() if self.trace_id is None else self.trace_id
-
-    def is_trace_id_random(self) -> bool:
-        return self.trace_id is None and self._others.is_trace_id_random()
+class _Decision(Protocol):
+    def is_recording(self) -> bool: ...
 
 
-class _Sampler:
-    """Decides as the application's sampler does, and about a trace of such an id by the hash of it: those that take a share of
-    all traces look at the last 64 bits, which of every UUID begin with the same two. Of these a share of 1 % would be none."""
+class _Decided(Protocol):
+    """What became of a question."""
 
-    def __init__(self, others: _Decides, beginning: _Beginning) -> None:
-        self._others = others
-        self._beginning = beginning
-
-    def should_sample(self, parent_context: Context | None, trace_id: int, *about: object, **more: object) -> object:
-        if self._beginning.trace_id == trace_id:
-            trace_id = int.from_bytes(hashlib.blake2b(trace_id.to_bytes(16), digest_size=16).digest())
-        return self._others.should_sample(parent_context, trace_id, *about, **more)
-
-    def get_description(self) -> str:
-        return self._others.get_description()
+    @property
+    def decision(self) -> _Decision: ...
+    @property
+    def trace_state(self) -> TraceState | None: ...
 
 
-class _Decides(Protocol):
-    """What an SDK samples with."""
+class _Sampler(Protocol):
+    """What an SDK asks whether a span is recorded."""
 
-    def should_sample(
-        self, parent_context: Context | None, trace_id: int, *about: object, **more: object
-    ) -> object: ...
+    def should_sample(self, parent_context: Context | None, trace_id: int, *about: object) -> _Decided: ...
     def get_description(self) -> str: ...
 
 
+class _Beginning(threading.local):
+    """Draws ids and samples as the application's own do, but for a trace that is to have a certain id, about which was decided
+    already. It is used by the tracer of this library alone. With a made-up parent instead a sampler would take the word of that
+    parent. And about an id that is a UUID it is asked with the bits mixed: those that take a share of all traces look at the
+    last 64 bits, which of every UUID begin with the same two, and a share of 1 % would be none."""
+
+    trace_id: int | None = None
+    decided: _Decided | None = None
+
+    def __init__(self, ids: _Ids, sampler: _Sampler) -> None:
+        self._ids = ids
+        self.sampler = sampler
+
+    def generate_span_id(self) -> int:
+        return self._ids.generate_span_id()
+
+    def generate_trace_id(self) -> int:
+        return self._ids.generate_trace_id() if self.trace_id is None else self.trace_id
+
+    def is_trace_id_random(self) -> bool:
+        return self.trace_id is None and self._ids.is_trace_id_random()
+
+    def should_sample(self, parent_context: Context | None, trace_id: int, *about: object) -> _Decided:
+        return self.decided or self.sampler.should_sample(parent_context, trace_id, *about)
+
+    def get_description(self) -> str:
+        return self.sampler.get_description()
+
+
 def _beginning(tracer: trace.Tracer) -> _Beginning | None:
-    """What decides on the ids of traces that begin with this tracer; None for one of another making than OpenTelemetry's SDK:
-    there a trace has an id of its own when it begins."""
+    """What decides on traces that begin with this tracer; None for one of another making than OpenTelemetry's SDK: there a trace
+    has an id of its own when it begins."""
     ids, sampler = getattr(tracer, "id_generator", None), getattr(tracer, "sampler", None)
-    if ids is None or sampler is None or isinstance(ids, _Beginning):
-        return ids
-    beginning = _Beginning(cast("_Ids", ids))
-    ours: dict[str, object] = {"id_generator": beginning, "sampler": _Sampler(cast("_Decides", sampler), beginning)}
-    for name, value in ours.items():
-        setattr(tracer, name, value)
+    if isinstance(ids, _Beginning):
+        return ids  # of another App
+    if ids is None or sampler is None:
+        return None
+    beginning = _Beginning(cast("_Ids", ids), cast("_Sampler", sampler))
+    for name in ("id_generator", "sampler"):
+        setattr(tracer, name, beginning)
     return beginning
+
+
+def _follows(tracer: trace.Tracer) -> bool:
+    """Whether nothing is ever recorded below a span that is not sampled, so that nobody need be asked: an SDK's sampler says so
+    in its description, and most are such."""
+    describe = getattr(getattr(tracer, "sampler", None), "get_description", None)
+    words = str(describe()) if callable(describe) else ""
+    off = ("remoteParentNotSampled:AlwaysOffSampler", "localParentNotSampled:AlwaysOffSampler")
+    return words.startswith("ParentBased{") and all(part in words for part in off)
 
 
 def _opted_in() -> list[str]:
