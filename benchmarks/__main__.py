@@ -145,7 +145,7 @@ def under_load(
         float, typer.Option(min=2, max=3600, help="Of the peak; each base phase takes half of it.")
     ] = 120.0,
     factor: Annotated[float, typer.Option(min=1, help="The peak, in base rates.")] = 3.0,
-    share: Annotated[float, typer.Option(min=0.001, max=1, help="The base rate, as a share of the capacity.")] = 0.2,
+    share: Annotated[float, typer.Option(min=0.001, max=1, help="The base rate, as a share of the capacity.")] = 0.1,
     base: Annotated[float | None, typer.Option(min=1, help="The base rate in events per second, instead.")] = None,
     saturated: Annotated[
         float, typer.Option(min=1, max=3600, help="Seconds with consumers that cannot keep up.")

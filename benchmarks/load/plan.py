@@ -70,7 +70,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Of the peak; each base phase takes half of it."""
     factor: float = 3.0
     """The peak, in base rates."""
-    share: float = 0.2
+    share: float = 0.1
     base: float | None = None
     """Events per second."""
     capacity_seconds: float = 10.0
