@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 
-from benchmarks.postgres import committing, consuming, fencing, latency, processes, rebuilding, relaying, storage
+from benchmarks.postgres import (
+    committing,
+    consuming,
+    fencing,
+    latency,
+    processes,
+    rebuilding,
+    relaying,
+    scraping,
+    storage,
+)
 from benchmarks.postgres.server import BenchServer
 from benchmarks.reading import Reading, Scale
 
@@ -23,7 +33,12 @@ MEASURES: Mapping[str, Measure] = {
     "order": fencing.order,
     "wal": storage.wal,
     "backlog": storage.backlog,
+    "scrape": scraping.scrape,
 }
 
-BIG: Mapping[str, Measure] = {"backlog": storage.backlog_big, "rebuild": rebuilding.rebuild_big}
+BIG: Mapping[str, Measure] = {
+    "backlog": storage.backlog_big,
+    "rebuild": rebuilding.rebuild_big,
+    "scrape": scraping.scrape_big,
+}
 """What `--big` measures instead."""

@@ -168,3 +168,61 @@ async def test_a_reading_that_takes_too_long_gives_up(store: PostgresStore, sess
         with pytest.raises(StoreUnavailable, match=r"did not say how it stands within 0\.2 s"):
             await store.gauges(timeout=0.2)
     assert (await store.gauges()).counts == await store.counts()
+
+
+# What waits, as its definition says: what no snapshot of its shard shows, and no page of a backlog had.
+BY_DEFINITION = """
+SELECT o.topic, count(*), min(o.written_at) FROM posthouse.shard l LEFT JOIN posthouse.backlog b ON b.number = l.backlog
+JOIN posthouse.outbox o ON o.shard = l.number
+WHERE NOT pg_visible_in_snapshot(o.xid, l.s1) AND NOT coalesce(pg_visible_in_snapshot(o.xid, b.s2) AND o.id <= b.last_id, false)
+GROUP BY o.topic
+"""
+
+
+async def test_what_waits_is_counted_right_wherever_relays_and_open_transactions_stand(
+    store: PostgresStore, postgres_url: str, session: Any
+) -> None:
+    """Transactions that stay open while others commit and a relay reads on, in small steps and through long backlogs."""
+    chance = random.Random(7)
+    others = [await asyncpg.connect(postgres_url) for _ in range(4)]
+    begun: dict[int, Any] = {}
+    shards = await store.outbox.lease("r", 3600)
+    opened = 0
+    for _ in range(120):
+        number = chance.randrange(len(others))
+        act = chance.choice(("begin", "begin", "end", "commit", "read", "read", "many"))
+        if act == "begin" and number not in begun:
+            begun[number] = others[number].transaction()
+            await begun[number].start()
+            rows = [row(f"o{number}-{n}", topic=chance.choice(("a", "b"))) for n in range(chance.randrange(1, 20))]
+            await store.outbox.append(store.join(others[number]), rows)
+        elif act == "end" and number in begun:
+            await (begun.pop(number).commit() if chance.random() < 0.7 else begun.pop(number).rollback())
+        elif act in ("commit", "many"):
+            await add(store, *(row(f"k{n}") for n in range(chance.randrange(1, 8) if act == "commit" else 60)))
+        elif act == "read":
+            poll = await store.outbox.poll(shards, chance.choice((3, 10, 50)))
+            assert await store.outbox.settle("r", poll, [])
+        opened += bool(await session.fetchval("SELECT count(*) FROM posthouse.backlog"))
+        expected = {found[0]: found[1] for found in await session.fetch(BY_DEFINITION)}
+        first = min((found[2] for found in await session.fetch(BY_DEFINITION)), default=None)
+        gauges = await store.gauges()
+        assert gauges.counts.unsent == (await store.counts()).unsent == expected
+        assert (gauges.oldest_unsent > 0) == (first is not None)
+    assert opened > 10, "long backlogs were among it"
+    for other in others:
+        await other.close()
+
+
+async def test_a_backlog_that_is_too_long_to_count_is_estimated_by_ids(store: PostgresStore, session: Any) -> None:
+    await add(store, row("sent"))
+    await session.execute("UPDATE posthouse.shard SET s1 = pg_current_snapshot()")
+    await session.execute(
+        "INSERT INTO posthouse.outbox (shard, topic, tenant, lineage, event_id, body) "
+        "SELECT n % 16, CASE WHEN n % 4 = 0 THEN 'a' ELSE 'b' END, 't', 1, 'e' || n, '' FROM generate_series(1, 25000) n"
+    )
+    exact, found = await store.counts(), (await store.gauges()).counts
+    assert (exact.estimated, exact.unsent) == (False, {"a": 6250, "b": 18750})
+    assert found.estimated
+    assert 25_000 <= sum(found.unsent.values()) <= 25_100
+    assert all(number > 0 for number in found.unsent.values())

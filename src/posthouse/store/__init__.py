@@ -190,7 +190,7 @@ class Upkeep(Protocol):
 
     async def gauges(self, *, timeout: float = 5.0) -> Gauges:
         """How the store stands, read in one snapshot and by its own clock, for whoever looks every few seconds: the cost does not
-        grow with what is there, so of a long backlog the end is estimated. Changes nothing, and needs no worker.
+        grow with what is there, so of a long backlog the end is estimated, and of the gaps past their deadline the first hundred of a consumer are counted. Changes nothing, and needs no worker.
         StoreUnavailable when it takes longer than `timeout` seconds."""
         ...
 

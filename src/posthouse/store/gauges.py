@@ -38,7 +38,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     notes: Sequence[str] = ()
     """Sentences on what has befallen the store lately, for people."""
     estimated: bool = False
-    """The backlog was too long to be counted at every look: `unsent` and `committed` are not below the truth, and may be above."""
+    """The backlog was too long to be counted at every look: `unsent` and `committed` are estimated by ids, rather too high
+    than too low, and shared out among topics by a sample."""
 
 
 class Connections(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +68,7 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     held_runnable: Mapping[str, float] = {}
     """For how long a retry that is due, or a gap past its deadline, has waited to be taken up, per consumer."""
     held_due: Mapping[str, int] = {}
-    """How many retries are due and wait to be taken up, per consumer; of the first thousand whose time has come."""
+    """How many retries are due and wait to be taken up, per consumer; of the first two hundred whose time has come."""
     timers_overdue: float = 0.0
     """For how long the first timer has been due."""
     sagas: Mapping[tuple[str, SagaStatus], int] = {}

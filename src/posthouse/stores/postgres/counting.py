@@ -14,40 +14,54 @@ from posthouse.stores.postgres.steps import NOW
 AHEAD = "cursors of the outbox are ahead of the server: it has forgotten what it said, or they are those of another"
 AHEAD_FIX = "the next lease of a relay sends everything again that is left in the outbox"
 
-MOST = 100_000
+MOST = 10_000
 """Rows of a backlog that are counted at every look; of a longer one the rest is estimated."""
 
-# What waits in the outbox, for each shard and, behind `backlog`, each long backlog: so many, the first id and its age. What is
-# not visible in a snapshot was written by transactions that came later, or were open then: both are found by index, so that
-# what was sent is never read. Of each shard at most so many, NULL for all. The age is by the clock that wrote the row.
-UNSENT = """
-SELECT 'backlog' AS what, o.topic AS a, l.number::text AS b, count(*) AS n, min(o.id) AS m,
-    extract(epoch FROM clock_timestamp() - min(o.written_at))::double precision AS seconds
-FROM (SELECT k.number, coalesce(b.s2, k.s1) AS seen
-    FROM posthouse.shard k LEFT JOIN posthouse.backlog b ON b.number = k.backlog) l
-CROSS JOIN LATERAL (
-    (SELECT p.id, p.topic, p.written_at FROM posthouse.outbox p
-        WHERE p.shard = l.number AND p.xid >= pg_snapshot_xmax(l.seen) ORDER BY p.xid LIMIT $2::bigint)
-    UNION ALL
-    (SELECT p.id, p.topic, p.written_at FROM pg_snapshot_xip(l.seen) x CROSS JOIN LATERAL (
-            SELECT q.id, q.topic, q.written_at FROM posthouse.outbox q WHERE q.shard = l.number AND q.xid = x) p
-        WHERE pg_visible_in_snapshot(x, pg_current_snapshot()) LIMIT $2::bigint)) o
-GROUP BY o.topic, l.number
-UNION ALL
-SELECT 'backlog', o.topic, 'backlog ' || b.number, count(*), min(o.id),
-    extract(epoch FROM clock_timestamp() - min(o.written_at))::double precision
-FROM posthouse.backlog b CROSS JOIN LATERAL (
-    SELECT p.id, p.topic, p.written_at FROM posthouse.outbox p
-    WHERE p.id > b.last_id AND p.id <= b.hi_id AND pg_visible_in_snapshot(p.xid, b.s2) AND EXISTS (SELECT 1 FROM posthouse.shard k
+GAPS = 100
+"""Gaps of a consumer past their deadline that are counted at every look."""
+
+# Rows that were written after a shard was last dealt with, in a snapshot `seen`: by transactions that came later, or that were
+# open then. Both are found by index, so that what was sent is never read.
+LATER = "FROM posthouse.outbox p WHERE p.shard = l.number AND p.xid >= pg_snapshot_xmax(l.seen)"
+OPEN_THEN = """
+FROM pg_snapshot_xip(l.seen) x JOIN posthouse.outbox p ON p.shard = l.number AND p.xid = x
+WHERE pg_visible_in_snapshot(x, pg_current_snapshot())
+"""
+SHARDS = """
+(SELECT k.number, coalesce(b.s2, k.s1) AS seen FROM posthouse.shard k LEFT JOIN posthouse.backlog b ON b.number = k.backlog) l
+"""
+
+# Those of a long backlog that were not read yet.
+UNREAD = """
+FROM posthouse.outbox p WHERE p.id > b.last_id AND p.id <= b.hi_id AND pg_visible_in_snapshot(p.xid, b.s2)
+    AND EXISTS (SELECT 1 FROM posthouse.shard k
         WHERE k.number = p.shard AND k.backlog = b.number AND NOT pg_visible_in_snapshot(p.xid, k.s1))
-    ORDER BY p.id LIMIT $2::bigint) o
-WHERE EXISTS (SELECT 1 FROM posthouse.shard k WHERE k.backlog = b.number)
-GROUP BY o.topic, b.number
+"""
+
+# What waits in the outbox, per topic: all of it, or as many as the second parameter says.
+UNSENT = f"""
+SELECT 'backlog' AS what, w.topic AS a, '' AS b, count(*) AS n, 0::bigint AS m, 0::double precision AS seconds FROM (
+    (SELECT o.topic FROM {SHARDS} CROSS JOIN LATERAL (SELECT p.topic {LATER} UNION ALL SELECT p.topic {OPEN_THEN}) o
+        LIMIT $2::bigint)
+    UNION ALL
+    (SELECT o.topic FROM posthouse.backlog b CROSS JOIN LATERAL (SELECT p.topic {UNREAD}) o LIMIT $2::bigint)) w
+GROUP BY w.topic
+"""
+
+# The first of these rows in each shard, and how long ago it was written, by the clock that wrote it.
+FIRST_UNSENT = f"""
+SELECT 'first', '', '', 0, o.id, extract(epoch FROM clock_timestamp() - o.written_at)::double precision
+FROM {SHARDS} CROSS JOIN LATERAL (
+    (SELECT p.id, p.written_at {LATER} ORDER BY p.xid LIMIT 1)
+    UNION ALL (SELECT p.id, p.written_at {OPEN_THEN} ORDER BY x LIMIT 1)) o
+UNION ALL SELECT 'first', '', '', 0, o.id, extract(epoch FROM clock_timestamp() - o.written_at)::double precision
+FROM posthouse.backlog b CROSS JOIN LATERAL (SELECT p.id, p.written_at {UNREAD} ORDER BY p.id LIMIT 1) o
 """
 
 # Every figure, told apart by its first column.
 FIGURES = f"""
 {UNSENT}
+UNION ALL {FIRST_UNSENT}
 UNION ALL SELECT 'drawn', '', '', coalesce(pg_sequence_last_value('posthouse.outbox_id_seq'), 0), 0, 0
 UNION ALL SELECT 'sent', topic, '', sum(count)::bigint, 0, 0 FROM posthouse.sent GROUP BY topic
 UNION ALL SELECT 'applied', consumer, topic, sum(applied)::bigint, sum(skipped)::bigint, 0
@@ -56,7 +70,8 @@ UNION ALL SELECT t.kind || ' ' || t.state, t.name, t.topic, t.number, 0, 0 FROM 
 UNION ALL SELECT 'overdue', e.consumer, e.topic, count(*), 0, 0
 FROM (SELECT DISTINCT t.name FROM posthouse.tallied() t WHERE t.kind = 'held' AND t.state = 'gap') c CROSS JOIN LATERAL (
     SELECT h.consumer, h.topic FROM posthouse.held h
-    WHERE h.consumer = c.name AND h.state = 'gap' AND h.next_at <= {NOW} ORDER BY h.next_at LIMIT $2::bigint) e
+    WHERE h.consumer = c.name AND h.state = 'gap' AND h.next_at <= {NOW}
+    ORDER BY h.next_at LIMIT CASE WHEN $2::bigint IS NOT NULL THEN {GAPS} END) e
 GROUP BY e.consumer, e.topic
 UNION ALL SELECT 'lost', consumer, topic, lost, 0, 0 FROM posthouse.loss WHERE lost <> 0
 UNION ALL SELECT 'runs', to_char(m.run_since, 'YYYY-MM-DD HH24:MI:SS TZH:TZM'),
@@ -93,7 +108,7 @@ async def sum_up(database: Database, limit: int) -> None:
 
 
 def counts_of(rows: Sequence[Sequence[Any]], most: int | None = None) -> Counts:
-    """From the columns of FIGURES, of each shard at most so many; rows of other kinds count for nothing here."""
+    """From the columns of FIGURES, `most` being how many of a backlog were counted; rows of other kinds count for nothing here."""
     kinds = kinds_of(rows)
     applied = kinds["applied"]
     given_up = Counter({(consumer, topic): skipped for consumer, topic, _, skipped, _ in applied})
@@ -142,16 +157,12 @@ def kinds_of(rows: Sequence[Sequence[Any]]) -> Mapping[str, Sequence[Sequence[An
 
 
 def _backlog(kinds: Mapping[str, Sequence[Sequence[Any]]], most: int | None) -> tuple[Mapping[str, int], bool]:
-    """What waits, per topic, and whether that is an estimate: where a shard has more than were counted, all ids that were drawn since the first one
-    that waits, shared out as those are that were counted."""
-    counted: Counter[str] = Counter()
-    places: Counter[str] = Counter()
-    for topic, place, number, *_ in kinds["backlog"]:
-        counted[topic] += number
-        places[place] += number
-    if most is None or all(number < most for number in places.values()):
+    """What waits, per topic, and whether that is an estimate: all ids that were drawn since the first one that waits, shared out as
+    those are that were counted."""
+    counted = Counter({topic: number for topic, _, number, *_ in kinds["backlog"]})
+    if most is None or counted.total() < most:
         return counted, False
-    drawn = kinds["drawn"][0][2] - min(first for _, _, _, first, _ in kinds["backlog"]) + 1
+    drawn = kinds["drawn"][0][2] - min(first for _, _, _, first, _ in kinds["first"]) + 1
     share = max(1.0, drawn / counted.total())
     return {topic: math.ceil(number * share) for topic, number in counted.items()}, True
 

@@ -25,7 +25,7 @@ SELECT set_config('statement_timeout', $1, true), set_config('jit', 'off', true)
     set_config('enable_bitmapscan', 'off', true)
 """
 
-DUE = 1000
+DUE = 200
 """Retries that are due, of which those are counted whose turn it is."""
 
 # What ages are measured from, and what is no count: told apart by the first column, as in FIGURES. The index of held events, and
@@ -59,8 +59,8 @@ FROM clock c CROSS JOIN (SELECT DISTINCT consumer, state FROM held_kind WHERE st
     SELECT min(d.next_at) AS next_at, count(*) FILTER (WHERE d.state = 'retrying') AS due FROM (
         SELECT h.* FROM posthouse.held h WHERE h.consumer = k.consumer AND h.state = k.state AND h.next_at <= c.now
         ORDER BY h.next_at LIMIT {DUE}) d
-    LEFT JOIN posthouse.head n ON n.tenant = d.tenant AND n.consumer = d.consumer AND n.topic = d.topic AND n.key = d.key
-    WHERE d.state = 'gap' OR d.sequence IS NULL OR d.sequence = n.sequence + 1
+    WHERE d.state = 'gap' OR d.sequence IS NULL OR d.sequence = (SELECT n.sequence + 1 FROM posthouse.head n
+        WHERE n.tenant = d.tenant AND n.consumer = d.consumer AND n.topic = d.topic AND n.key = d.key)
     HAVING count(*) > 0) e
 GROUP BY k.consumer
 UNION ALL (SELECT 'timers overdue', '', '', 0, 0, c.now - t.due_at FROM clock c, posthouse.timer t ORDER BY t.due_at, t.id LIMIT 1)
@@ -80,19 +80,19 @@ _decoder = msgspec.json.Decoder(Generation)
 
 async def gauged(database: Database, now: float | None, timeout: float) -> Gauges:
     """How it stands; `now` is None for the database's own clock."""
-    each = -(-MOST // (await database.check()).shards)
+    await database.check()
     try:
         async with database.connected() as connection, connection.transaction(readonly=True):
             await connection.run(LIMIT, (str(max(1, round(timeout * 1000))),))
-            rows: Any = await connection.run(database.text(STANDING), (now, each))
+            rows: Any = await connection.run(database.text(STANDING), (now, MOST))
     except StoreError as error:
         if sqlstate_of(error.__cause__ or error) != CANCELLED:
             raise
         raise StoreUnavailable(f"the database did not say how it stands within {timeout:g} s") from error
-    return _gauges(rows, each, database.share)
+    return _gauges(rows, database.share)
 
 
-def _gauges(rows: Sequence[Sequence[Any]], each: int, share: Share) -> Gauges:
+def _gauges(rows: Sequence[Sequence[Any]], share: Share) -> Gauges:
     kinds = kinds_of(rows)
 
     def ages(what: str) -> dict[Any, float]:
@@ -105,8 +105,8 @@ def _gauges(rows: Sequence[Sequence[Any]], each: int, share: Share) -> Gauges:
     ((_, _, used, limit, _),) = kinds["connections"]
     return Gauges(
         at=age("at"),
-        counts=counts_of(rows, each),
-        oldest_unsent=max(0.0, age("backlog")),
+        counts=counts_of(rows, MOST),
+        oldest_unsent=max(0.0, age("first")),
         oldest_stuck=max(0.0, age("oldest stuck")),
         held_oldest=ages("oldest held"),
         held_runnable={consumer: seconds for (consumer, _), seconds in ages("runnable").items()},

@@ -19,8 +19,11 @@ from posthouse.stores.sqlite.projections import GENERATIONS, generation_of
 
 T = TypeVar("T")
 
-MOST = 100_000
+MOST = 10_000
 """Rows of a backlog that are counted at every look; of a longer one the rest is estimated."""
+
+GAPS = 100
+"""Gaps of a consumer past their deadline that are counted at every look."""
 
 # Rows not yet read by their shard's relay, per topic, with the first id and its time: up to so many.
 BACKLOG = """
@@ -58,11 +61,11 @@ OLDEST_STUCK = "SELECT ? - first_at FROM posthouse_stuck ORDER BY id LIMIT 1"
 # The first of each kind of held event, in leaps.
 FIRST_HELD = "SELECT first_at FROM posthouse_held WHERE consumer = ? AND topic = ? AND state = ? ORDER BY id LIMIT 1"
 
-# For how long those whose turn it is have waited to be taken up, and how many they are; of those that are due, the first
-# thousand are looked at.
+# For how long those whose turn it is have waited to be taken up, and how many they are; of those that are due, the first two
+# hundred are looked at.
 RUNNABLE = """
 SELECT ?3 - min(d.next_at), count(*) FROM (
-    SELECT * FROM posthouse_held WHERE consumer = ?1 AND state = ?2 AND next_at <= ?3 ORDER BY next_at LIMIT 1000) d
+    SELECT * FROM posthouse_held WHERE consumer = ?1 AND state = ?2 AND next_at <= ?3 ORDER BY next_at LIMIT 200) d
 LEFT JOIN posthouse_head h ON h.consumer = d.consumer AND h.topic = d.topic AND h.tenant = d.tenant AND h.key = d.key
 WHERE d.state = 'gap' OR d.sequence IS NULL OR d.sequence = h.sequence + 1
 """
@@ -126,6 +129,7 @@ def counts(connection: sqlite3.Connection, now: float, most: int = -1) -> Counts
     sent = dict(read(SENT).fetchall())
     topics = sorted({*backlog, *sent, *stuck})
     unsent = {topic: backlog.get(topic, 0) + stuck.get(topic, 0) for topic in topics}
+    gaps_counted = most if most < 0 else GAPS
     gaps = sorted({consumer for consumer, _, state in held if state == "gap"})
     return Counts(
         committed={topic: unsent[topic] + sent.get(topic, 0) for topic in topics},
@@ -136,7 +140,9 @@ def counts(connection: sqlite3.Connection, now: float, most: int = -1) -> Counts
         skipped=+skipped,
         held=held,
         strange=strange,
-        overdue={(consumer, topic): late for consumer in gaps for topic, late in read(OVERDUE, (consumer, now, most))},
+        overdue={
+            (consumer, topic): late for consumer in gaps for topic, late in read(OVERDUE, (consumer, now, gaps_counted))
+        },
         lost={(consumer, topic): number for consumer, topic, number in read(LOST)},
         timers=sum(number for kind, *_, number in tally if kind == "timer"),
         estimated=estimated,
