@@ -104,7 +104,7 @@ def add_order(store: sqlite3.Connection, number: int) -> None:
     store.execute(BUSINESS, (key, payload.total_cents))
     [(sequence,)] = store.execute(append.NEXT_NUMBER, (TOPIC, TENANT, key)).fetchall()
     event_id, body = envelope(payload)
-    row = (shard_of(TENANT, key, SHARDS), TOPIC, TENANT, key, sequence, event_id, HEADERS, body)
+    row = (shard_of(TENANT, key, SHARDS), TOPIC, TENANT, key, sequence, event_id, HEADERS, body, time.time())
     store.execute(append.ADD, row)
 
 
