@@ -18,6 +18,7 @@ from posthouse.receiving.inbound import InboundEvent
 from posthouse.receiving.order import OrderDecision, classify, is_outlived, ordering_key
 from posthouse.receiving.policy import Quarantine
 from posthouse.seam import Failures
+from posthouse.seam.current import during, handling
 from posthouse.store import HeldEvent, HeldState, InboxEntry, KeyPosition, Seen, Store, Transaction
 
 log = logging.getLogger("posthouse.consumer")
@@ -262,11 +263,12 @@ class Claimer:
         if inbound.redelivered or entry.sequence is None or not self.adopts.get(entry.topic, False):
             return
         if isinstance(known, KeyPosition) and entry.sequence < known.sequence:
-            log.warning(
-                "%s: event %s is number %d of key %s in %s, which is past it: unless it came before, it came too late for a"
-                " consumer that begins with the first number it sees, and is not applied",
-                self.consumer, entry.event_id, entry.sequence, entry.key, entry.topic,
-            )  # fmt: skip
+            with during(handling(inbound.event, self.consumer)):  # it may be one of several
+                log.warning(
+                    "%s: event %s is number %d of key %s in %s, which is past it: unless it came before, it came too late for a"
+                    " consumer that begins with the first number it sees, and is not applied",
+                    self.consumer, entry.event_id, entry.sequence, entry.key, entry.topic,
+                )  # fmt: skip
 
     def _classify(self, known: KeyPosition | Seen | None, entry: InboxEntry) -> OrderDecision:
         return classify(known, entry, adopt=self.adopts.get(entry.topic, False))

@@ -42,7 +42,6 @@ from posthouse.receiving.outcomes import Outcomes
 from posthouse.receiving.policy import Again, Dead, Outcome, Quarantine, decide
 from posthouse.receiving.run import Runner, by_tenant
 from posthouse.receiving.settle import Settler
-from posthouse.redaction import words_of
 from posthouse.seam import EnvelopeBuilder, SchemaGuard, Seam, VersionUsage
 from posthouse.seam.current import Current, during, handling
 from posthouse.seam.spans import UNSEEN, Span
@@ -139,6 +138,10 @@ class Executor:
         with during(self._handling(inbound, held.attempts)):
             await self._retry(inbound, held)
 
+    def concerning(self, held: HeldEvent) -> Current:
+        """What is current while a held event is dealt with."""
+        return self._handling(self.decoder.from_held(held), held.attempts)
+
     async def _retry(self, inbound: InboundEvent, held: HeldEvent) -> None:
         if self._is_foreign(inbound):
             await self.settler.leave_to_others(inbound)
@@ -169,7 +172,8 @@ class Executor:
                     span.says("quarantined", error)
                     return True
                 span.says("one by one", error)
-                log.info("%s: a group of %d is redone one by one: %s", self.consumer, len(events), words_of(error))
+                kind = type(error).__name__  # whose words these are is told when it fails by itself
+                log.info("%s: a group of %d is redone one by one: %s", self.consumer, len(events), kind)
                 return False
             return True
 
@@ -182,10 +186,11 @@ class Executor:
 
     async def _execute_alone(self, inbound: InboundEvent) -> None:
         """One event, in one transaction, or two when its handler fails."""
-        if self._is_foreign(inbound):
-            await self.settler.leave_to_others(inbound)
-            return
         attempts = 0 if inbound.held is None else inbound.held.attempts - 1
+        if self._is_foreign(inbound):
+            with during(self._handling(inbound, attempts + 1)):
+                await self.settler.leave_to_others(inbound)
+            return
         while True:
             attempts += 1
             alive()

@@ -11,9 +11,8 @@ from posthouse.errors import StoreError
 from posthouse.outage import Outages
 from posthouse.pulse import Pulse
 from posthouse.receiving.executor import Executor
-from posthouse.receiving.holding import correlation_in
 from posthouse.redaction import words_of
-from posthouse.seam import Failure
+from posthouse.seam import Failure, during
 from posthouse.store import HeldEvent
 
 log = logging.getLogger("posthouse.held")
@@ -130,7 +129,8 @@ class Retrier:
         except StoreError as error:
             self._outages.failed(self.name, error)
         except Exception as error:
-            self._report(event, error)
+            with during(self._executor.concerning(event)):
+                self._report(event, error)
 
     def _report(self, event: HeldEvent, error: Exception) -> None:
         """Nobody foresaw this one: the event is there again when its claim is over."""
@@ -147,7 +147,6 @@ class Retrier:
                 tenant=entry.tenant,
                 key=entry.key,
                 attempt=event.attempts,
-                correlation=correlation_in(event),
                 next_at=self._clock.now() + self._visibility,
             )
         )
@@ -174,10 +173,11 @@ class Retrier:
         for gap in await self._executor.store.held.overdue_gaps(self._executor.consumer):
             if gap.id not in self._alarmed:
                 self._alarmed.add(gap.id)
-                log.error(
-                    "%s: key %s of %s has waited %.0f s for a number before %s that never came: see `posthouse held show TARGET %d`",
-                    gap.consumer, gap.entry.key, gap.entry.topic, gap.next_at - gap.first_at, gap.entry.sequence, gap.id,
-                )  # fmt: skip
+                with during(self._executor.concerning(gap)):
+                    log.error(
+                        "%s: key %s of %s has waited %.0f s for a number before %s that never came: see `posthouse held show TARGET %d`",
+                        gap.consumer, gap.entry.key, gap.entry.topic, gap.next_at - gap.first_at, gap.entry.sequence, gap.id,
+                    )  # fmt: skip
 
     async def _until_next(self) -> float:
         """Seconds to wait. Nothing was to be had when it was last looked: what became due since then is not to wait for the

@@ -30,6 +30,8 @@ class Current(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a caller who is not trusted called it; for the log alone."""
     event: Event[object] | None = None
     """The event in hand; None outside of handlers, and in one of several events at once. Its data may be raw still."""
+    batch: Sequence[Event[object]] = ()
+    """The events of a handler that is given several at once."""
     payload: type | None = None
     """The declared class of its data, where that is known: it says which fields are personal."""
     consumer: str = ""
@@ -87,7 +89,9 @@ def handling_all(events: Sequence[Event[object]], consumer: str, attempt: int = 
     """A run of a handler of lists, which goes on with the correlation of its first event, as what it publishes does."""
     if len(events) == 1:
         return handling(events[0], consumer, attempt, type(events[0].data))
-    return msgspec.structs.replace(handling(events[0], consumer, attempt), event=None, causation=None)
+    return msgspec.structs.replace(
+        handling(events[0], consumer, attempt), event=None, causation=None, batch=tuple(events)
+    )
 
 
 def span_here() -> TraceContext | None:

@@ -42,15 +42,12 @@ def _text(value: object) -> str:
 
 
 def _pattern(here: Current) -> re.Pattern[str] | None:
-    """Whatever the personal fields of the event in hand say, as whole words, the longest first."""
-    if here.event is None or here.payload is None:
-        return None
-    try:
-        if not personal_fields(here.payload):
-            return None
-        values = personal_values(here.payload, _plain(here.payload, here.event.data))
-    except Exception:  # a class that nobody can look into
-        return None
+    """Whatever the personal fields of what is in hand say, as whole words, the longest first."""
+    values = set[str]()
+    if here.event is not None and here.payload is not None:
+        values = _values(here.payload, here.event.data)
+    for event in here.batch:
+        values |= _values(type(event.data), event.data)
     if not values:
         return None
     # as the text has them, and as a repr or JSON inside of it would
@@ -58,6 +55,13 @@ def _pattern(here: Current) -> re.Pattern[str] | None:
     said = {form for form in said if len(form) > 1}
     words = "|".join(re.escape(form) for form in sorted(said, key=len, reverse=True))
     return re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE)
+
+
+def _values(cls: type, data: object) -> set[str]:
+    try:
+        return personal_values(cls, _plain(cls, data)) if personal_fields(cls) else set()
+    except Exception:  # a class that nobody can look into
+        return set()
 
 
 def _plain(cls: type, data: object) -> object:

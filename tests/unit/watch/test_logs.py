@@ -669,3 +669,43 @@ def test_it_is_set_up_by_a_dictionary_as_well() -> None:
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         configure(**options)
+
+
+async def test_lines_about_several_events_at_once_hide_what_any_of_them_says(caplog: pytest.LogCaptureFixture) -> None:
+    shop, names = Service("shop"), ("ada.lovelace", "grace.hopper")
+
+    class Guest(Payload):
+        order: str
+        email: Annotated[str, Personal("contact")]
+
+    shop.event("guest.came.v1", key="order")(Guest)
+    written: list[str] = []
+
+    class Write(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            written.append(JsonLines().format(record))
+
+    @shop.on(Guest, consumer="lists")
+    async def greet(events: list[Event[Guest]], tx: Tx) -> None:
+        logging.getLogger("posthouse.guests").warning("greeting %s", [event.data.email for event in events])
+
+    @shop.on(Guest, consumer="groups", policy=Policy(grouped=True))
+    async def fail(event: Event[Guest], tx: Tx) -> None:
+        raise LookupError(f"nobody has the address {event.data.email}")
+
+    handler, log = Write(), logging.getLogger("posthouse")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        async with Harness(shop) as harness:
+            async with shop.transaction("t1") as tx:
+                for name in names:
+                    tx.publish(Guest(order=name, email=f"{name}@example.com"))
+            await harness.settled()
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(logging.NOTSET)
+    assert [line for line in written if "one by one" in line]
+    assert [line for line in written if "greeting ['…', '…']" in line]
+    assert len([line for line in written if "nobody has the address …" in line]) == 2
+    assert not [line for line in written if "@example.com" in line]
