@@ -8,7 +8,7 @@ import msgspec
 
 from posthouse.store.held import HeldState
 from posthouse.store.projections import Generation
-from posthouse.store.sagas import End, SagaStatus
+from posthouse.store.sagas import Rest, SagaStatus
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,8 +73,9 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     """For how long the first timer has been due."""
     sagas: Mapping[tuple[str, SagaStatus], int] = {}
     """Sagas that are there, per (saga, status); tombstones aside."""
-    sagas_ended: Mapping[tuple[str, End], int] = {}
-    """Sagas that ever ended, per (saga, outcome); none is forgotten with its row."""
+    sagas_ended: Mapping[tuple[str, Rest], int] = {}
+    """Sagas that ever came to rest, per (saga, outcome); none is forgotten with its row. One that was partial counts for each time
+    that it was, and as ended too once it has."""
     sagas_oldest: Mapping[tuple[str, SagaStatus], float] = {}
     """How long ago the first of those that are not over was started, per (saga, status)."""
     schedules_overdue: Mapping[tuple[str, str], float] = {}

@@ -24,6 +24,9 @@ because an undo failed for good. The last two wait for an operator."""
 End = Literal["completed", "compensated", "cancelled"]
 """How it may end."""
 
+Rest = Literal["completed", "compensated", "cancelled", "partial"]
+"""How it may come to rest: it ended, or a part is undone."""
+
 ENDED: frozenset[SagaStatus] = frozenset(("completed", "compensated", "cancelled"))
 NOT_OVER: tuple[SagaStatus, ...] = tuple(status for status in get_args(SagaStatus) if status not in ENDED)
 

@@ -11,7 +11,7 @@ from posthouse.processes.projection import Projection
 from posthouse.processes.projection.freshness import freshness
 from posthouse.runtime import PARTS
 from posthouse.store import BLOCKING, Gauges, HeldState, Worker
-from posthouse.store.sagas import NOT_OVER, End
+from posthouse.store.sagas import NOT_OVER, Rest
 from posthouse.watch.liveness import attended, is_running, of_app
 from posthouse.watch.owners import Labels, Owners
 from posthouse.watch.samples import Sample
@@ -100,7 +100,7 @@ def process_figures(figures: Figures, owners: Owners, gauges: Gauges) -> None:
             figures.add("saga_instances", gauges.sagas.get((saga, status), 0), owners.saga(saga), state=status)
             age = gauges.sagas_oldest.get((saga, status), 0.0)
             figures.most("saga_oldest_seconds", age, owners.saga(saga), state=status)
-        for outcome in get_args(End):
+        for outcome in get_args(Rest):
             ended = gauges.sagas_ended.get((saga, outcome), 0)
             figures.add("saga_ended_total", ended, owners.saga(saga), outcome=outcome)
     for schedule, service in owners.schedules.items():

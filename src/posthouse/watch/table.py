@@ -11,7 +11,7 @@ import msgspec
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.seam.timing import Crossing
 from posthouse.store import HeldState
-from posthouse.store.sagas import NOT_OVER
+from posthouse.store.sagas import NOT_OVER, Rest
 
 Kind = Literal["counter", "gauge", "histogram"]
 
@@ -231,8 +231,8 @@ _STORE = (
         "counter",
         "sagas",
         ("service", "saga", "outcome"),
-        "Sagas that came to rest, by how.",
-        words={"outcome": ("completed", "compensated", "cancelled", "partial")},
+        "Sagas that came to rest, by how; one that was partial counts for each time that it was, and once more when it ends.",
+        words={"outcome": get_args(Rest)},
         also=Also(
             name="saga_completed_total",
             labels={"service": "service", "saga": "saga_name", "outcome": "outcome"},

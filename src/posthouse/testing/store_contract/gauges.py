@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 import pytest
@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from posthouse.store import BLOCKING, HeldFilter, HeldState, Store, Timer, Transaction
 from posthouse.store.projections import Generation
+from posthouse.store.sagas import SagaStatus
 from posthouse.store.schedules import ScheduleRow
 from posthouse.testing.store_contract.fixtures import StoreFixtures
-from posthouse.testing.store_contract.sagas import added, ended, saga, turn
+from posthouse.testing.store_contract.sagas import added, ended, saga, saved, turn
 from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, entry, held, row, stuck
 from posthouse.testing.store_contract.steps import add, claim, drain, failing, hold
 
@@ -229,6 +230,19 @@ class ProcessGaugeContract(StoreFixtures):
         gauges = await store.gauges()
         assert gauges.sagas == await store.sagas.counts() == {("booking", "running"): 1}
         assert gauges.sagas_ended == {("booking", "completed"): 1, ("booking", "cancelled"): 1}
+
+    async def test_a_saga_counts_each_time_it_comes_to_rest_with_a_part_undone_and_once_more_when_it_ends(
+        self, store: Store
+    ) -> None:
+        await added(store, saga("b1"))
+        row = saga("b1")
+        turns: Sequence[SagaStatus] = ("partial", "partial", "running", "partial", "completed")
+        for number, status in enumerate(turns, 1):
+            row = replace(row, status=status, turn=number)
+            assert await saved(store, row)
+        gauges = await store.gauges()
+        assert gauges.sagas_ended == {("booking", "partial"): 2, ("booking", "completed"): 1}
+        assert gauges.sagas == {("booking", "completed"): 1}
 
     async def test_a_schedule_whose_moment_has_passed_is_overdue_unless_it_is_paused(self, store: Store) -> None:
         now = self.clock.now()

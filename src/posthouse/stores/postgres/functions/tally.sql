@@ -100,7 +100,8 @@ CREATE TRIGGER tally_added AFTER INSERT ON posthouse.timer REFERENCING NEW TABLE
 CREATE TRIGGER tally_gone AFTER DELETE ON posthouse.timer REFERENCING OLD TABLE AS changed
     FOR EACH STATEMENT EXECUTE FUNCTION posthouse.tally_timer();
 
--- Sagas come and change one by one. One that ended counts as ended for ever, also when it is purged.
+-- Sagas come and change one by one. One that ended counts as ended for ever, also when it is purged; and each time that it rests with
+-- a part undone.
 CREATE FUNCTION posthouse.tally_saga() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP <> 'INSERT' AND OLD.purged_at IS NULL THEN
@@ -109,7 +110,7 @@ BEGIN
     IF TG_OP <> 'DELETE' AND NEW.purged_at IS NULL THEN
         INSERT INTO posthouse.tally_change (kind, name, topic, state, number) VALUES ('saga', NEW.saga, '', NEW.status, 1);
     END IF;
-    IF TG_OP <> 'DELETE' AND NEW.status IN ('completed', 'compensated', 'cancelled') AND (TG_OP = 'INSERT' OR OLD.status <> NEW.status) THEN
+    IF TG_OP <> 'DELETE' AND NEW.status IN ('completed', 'compensated', 'cancelled', 'partial') AND (TG_OP = 'INSERT' OR OLD.status <> NEW.status) THEN
         INSERT INTO posthouse.tally_change (kind, name, topic, state, number) VALUES ('ended', NEW.saga, '', NEW.status, 1);
     END IF;
     RETURN NULL;

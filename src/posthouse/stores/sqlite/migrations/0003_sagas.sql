@@ -103,13 +103,13 @@ WHEN new.purged_at IS NULL AND (old.purged_at IS NOT NULL OR old.saga <> new.sag
 END;
 
 CREATE TRIGGER posthouse_tally_saga_ended AFTER UPDATE ON posthouse_saga
-WHEN new.status IN ('completed', 'compensated', 'cancelled') AND old.status <> new.status BEGIN
+WHEN new.status IN ('completed', 'compensated', 'cancelled', 'partial') AND old.status <> new.status BEGIN
     INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('ended', new.saga, '', new.status, 1)
     ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
 END;
 
 CREATE TRIGGER posthouse_tally_saga_ended_at_once AFTER INSERT ON posthouse_saga
-WHEN new.status IN ('completed', 'compensated', 'cancelled') BEGIN
+WHEN new.status IN ('completed', 'compensated', 'cancelled', 'partial') BEGIN
     INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('ended', new.saga, '', new.status, 1)
     ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
 END;
