@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import brokers, latency, memory, receiving, redelivery, sending, tracing
+from benchmarks import brokers, counting, latency, memory, receiving, redelivery, sending, tracing
 from benchmarks.load import run as load
 from benchmarks.load.plan import Plan
 from benchmarks.load.result import readings
@@ -37,6 +37,7 @@ MEASURES: Mapping[str, Measure] = {
     "consume-grouped": receiving.consume_grouped,
     "consume-list": receiving.consume_list,
     "redelivery": redelivery.redelivery,
+    "counting": counting.counting,
     "latency": latency.latency,
     "latency-two": latency.latency_two,
     "idle": latency.idle,

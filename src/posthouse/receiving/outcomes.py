@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -41,27 +42,36 @@ class Outcomes:
 
     def committed(self, events: Sequence[InboundEvent], claimed: Claimed, seconds: float) -> None:
         """The transaction in which these events were claimed, and those that were ours were run, is committed."""
-        now = self._clock.now()
-        for one in claimed.events:
-            topic = self._topic(one)
-            if one.handler is None:
-                topic.noop.value += 1
-                continue
-            topic.ok.value += 1
-            topic.took.note(seconds)
-            self._age.note(now - (one.entry.said or one.entry.time))
-        if len(claimed.events) == len(events):
+        ours = claimed.events
+        if ours:
+            self._applied(ours, seconds)
+        if len(ours) == len(events):
             return
         for one in claimed.known:
-            topic = self._topic(one)
+            topic = self._topic(one.entry.topic)
             topic.noop.value += 1
             topic.duplicates.value += 1
         for one in claimed.refused:
-            self._topic(one).error.value += 1
+            self._topic(one.entry.topic).error.value += 1
+
+    def _applied(self, ours: Sequence[InboundEvent], seconds: float) -> None:
+        """Events of one handler, or of none."""
+        entries = [one.entry for one in ours]
+        topics = Counter([entry.topic for entry in entries]) if len(ours) > 1 else {entries[0].topic: 1}
+        if ours[0].handler is None:
+            for name, number in topics.items():
+                self._topic(name).noop.value += number
+            return
+        for name, number in topics.items():
+            topic = self._topic(name)
+            topic.ok.value += number
+            topic.took.note(seconds, number)
+        now = self._clock.now()
+        self._age.note_all([now - (entry.said or entry.time) for entry in entries])
 
     def failed(self, inbound: InboundEvent, seconds: float) -> None:
         """A run of it failed, and was rolled back."""
-        topic = self._topic(inbound)
+        topic = self._topic(inbound.entry.topic)
         topic.error.value += 1
         topic.took.note(seconds)
 
@@ -74,8 +84,8 @@ class Outcomes:
         """A frame, or its payload, could not be read."""
         self._counting.counter("schema_failures_total", self._service, self._consumer, reason).value += 1
 
-    def _topic(self, inbound: InboundEvent) -> _Topic:
-        found = self._topics.get(inbound.entry.topic)
+    def _topic(self, name: str) -> _Topic:
+        found = self._topics.get(name)
         if found is None:
             found = self._topics.setdefault(OTHERS, self._of(OTHERS))
         return found

@@ -58,14 +58,26 @@ class Histogram:
         self.buckets = [0] * (bounds + 1)
         """How many took less than 2**first, 2**(first + 1), … seconds and not less than the one before; the last: all that took longer."""
 
-    def note(self, seconds: float) -> None:
-        """One took so long."""
+    def note(self, seconds: float, times: int = 1) -> None:
+        """So many took so long, each."""
         place = frexp(seconds)[1] - self.first if seconds > 0 else 0
         buckets = self.buckets
-        buckets[0 if place < 0 else place if place < len(buckets) else -1] += 1
-        self.total += seconds
+        buckets[0 if place < 0 else place if place < len(buckets) else -1] += times
+        self.total += seconds * times
         if (heard := self._counting.heard) is not None:
-            heard(self.name, self.labels, seconds)
+            for _ in range(times):
+                heard(self.name, self.labels, seconds)
+
+    def note_all(self, durations: Sequence[float]) -> None:
+        """Each took so long. They are noted where many come at once, and every call would cost."""
+        buckets, first, last = self.buckets, self.first, len(self.buckets) - 1
+        for seconds in durations:
+            place = frexp(seconds)[1] - first if seconds > 0 else 0
+            buckets[0 if place < 0 else place if place < last else last] += 1
+        self.total += sum(durations)
+        if (heard := self._counting.heard) is not None:
+            for seconds in durations:
+                heard(self.name, self.labels, seconds)
 
 
 class Counting:

@@ -63,11 +63,12 @@ def test_other_names_are_not_kept_out_by_one_that_has_too_many() -> None:
 def test_a_duration_is_noted_in_the_bucket_of_its_power_of_two(seconds: float, bucket: int) -> None:
     one = Counting().histogram("event_processing_seconds", "orders", "mail", "shop.orders")
 
-    one.note(seconds)
+    one.note(seconds, 2)
+    one.note_all([seconds])
 
     assert [place for place, number in enumerate(one.buckets) if number] == [bucket]
-    assert one.buckets[bucket] == 1
-    assert one.total == seconds
+    assert one.buckets[bucket] == 3
+    assert one.total == pytest.approx(3 * seconds)
 
 
 def test_whoever_listens_is_told_of_each_duration() -> None:
@@ -76,9 +77,13 @@ def test_whoever_listens_is_told_of_each_duration() -> None:
     timing.heard = lambda *what: told.append(what)
 
     counting.histogram("event_age_seconds", "orders", "mail").note(2.0)
+    counting.histogram("event_age_seconds", "orders", "mail").note_all([3.0, 4.0])
     timing.note("handler", "shop.mail", 1.0)
 
-    assert told == [("event_age_seconds", ("orders", "mail"), 2.0), (("handler", "shop.mail", "ok"), 2.0)]
+    assert told == [
+        *(("event_age_seconds", ("orders", "mail"), seconds) for seconds in (2.0, 3.0, 4.0)),
+        (("handler", "shop.mail", "ok"), 2.0),
+    ]
 
 
 class Size(enum.StrEnum):
