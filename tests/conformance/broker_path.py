@@ -25,9 +25,11 @@ from posthouse.survey import PASSING, Surveyed
 from posthouse.testing import rehost
 from posthouse.tracing import trace
 from posthouse.tracing.reading import refusal
+from posthouse.watch.standing import Standing
 from posthouse.watch.status import DROPPED, GONE, Line, status
 from tests.kit.frames import collect
 from tests.kit.running import at_work
+from tests.kit.samples import Found
 from tests.kit.shop import OrderPlaced
 from tests.kit.waiting import eventually
 
@@ -242,6 +244,35 @@ class BrokerPathContract:
                 groups = {thing.group for thing in await broker.survey(Topology()) if thing.group}
                 assert not [group for group in groups if group.startswith(PASSING)]
 
+    async def test_figures_show_what_waits_and_for_how_long_and_nothing_is_missing(self) -> None:
+        async with self.prepared() as house:
+            standing = Standing(apps_of(house.services))
+            line = {"service": "billing", "consumer": "billing", "topic": house.topic}
+
+            async def look() -> Found:
+                found = Found(await standing.samples())
+                assert found.of("broker_up") == [1, 1]
+                assert found.of("consumer_unaccounted", **line) == [0]
+                return found
+
+            async with self.running(house.orders):
+                async with self.running(house.billing):
+                    await house.place("o1", 1)
+                    await self.until(house.invoices, bool)
+                await house.place("o1", 2, 3, 4)
+                await self.until(house.unsent, lambda unsent: unsent == 0)
+            waiting = await self.until(look, lambda found: found.of("consumer_in_flight", **line) in ([3], []))
+            counted = waiting.of("consumer_in_flight", **line) == [3]
+            assert counted or not self.can_count
+            assert len(waiting.of("consumer_lag_seconds", **line)) == counted
+            if counted:
+                await self.until(look, lambda found: found.one("consumer_lag_seconds", **line) > 0.3)
+            async with self.running(house.billing):
+                await self.until(house.invoices, lambda found: 4 in found["o1"])
+            over = await self.until(look, lambda found: found.of("consumer_in_flight", **line) in ([0], []))
+            assert over.of("consumer_lag_seconds", **line) == ([0] if counted else [])
+            assert over.one("consumer_unknown", **line) == 0
+
     async def test_what_was_removed_behind_our_back_is_sent_again_and_applied_once_and_in_order(self) -> None:
         """At once: a broker that drops repeats must not take for one what it has lost."""
         async with self.prepared() as house:
@@ -366,8 +397,8 @@ class BrokerPathContract:
         async with at_work((await app_of(service).opened.prepare()).run):
             yield
 
-    async def until(self, look: Callable[[], Awaitable[T]], right: Callable[[T], bool]) -> None:
-        await eventually(look, right=right, within=self.deadline)
+    async def until(self, look: Callable[[], Awaitable[T]], right: Callable[[T], bool]) -> T:
+        return await eventually(look, right=right, within=self.deadline)
 
     async def collect(self, stream: Stream, count: int) -> list[Delivery]:
         return await collect(stream, count, within=self.deadline)

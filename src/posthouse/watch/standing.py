@@ -37,7 +37,7 @@ class Standing:
     def __init__(self, apps: Sequence[App], *, patience: float = PATIENCE) -> None:
         self._lookings = [Looking(app, patience) for app in apps]
         self._stood: dict[tuple[Looking, Line], Place] = {}
-        self._memory = _Memory()
+        self._memory = Memory()
 
     async def samples(self) -> Sequence[Sample]:
         """Every figure of the table whose source is `store`, as it is now."""
@@ -102,7 +102,7 @@ class Standing:
         return Way(progress, gauges, topic, oldest)
 
 
-class _Memory:
+class Memory:
     """How many events of a topic had been sent when: for the age of the oldest that waits, on brokers that do not tell. What waits
     now is the last that was sent, so the first of it had been sent when a look saw more than all that came before it: it has
     waited at least since then."""

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from posthouse import Event, Payload, Policy, Service, Tx
-from posthouse.app import apps_of
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from posthouse import App, Event, Model, Payload, Policy, Run, Service, Tx
+from posthouse.app import app_of, apps_of
+from posthouse.broker import Progress
+from posthouse.opened import worker_of
+from posthouse.store import Counts, Gauges
 from posthouse.testing import Harness
-from posthouse.watch.standing import Standing
+from posthouse.testing.store_contract.samples import entry, held
+from posthouse.testing.store_contract.steps import hold
+from posthouse.watch.figures import STATES
+from posthouse.watch.standing import Memory, Standing
 from posthouse.watch.table import TABLE
 from tests.kit.samples import Found
+from tests.kit.servers.ports import free_port
+from tests.unit.processes.saga import hotel
 
 shop = Service("shop")
 ledger = Service("ledger")
@@ -23,6 +39,17 @@ class OrderPlaced(Payload):
 async def book(event: Event[OrderPlaced], tx: Tx) -> None:
     if event.data.number < 0:
         raise ValueError("no")
+
+
+class RoomPriced(Payload):
+    key: str
+    number: int = 0
+
+
+async def stop(harness: Harness) -> None:
+    """Let all its workers end."""
+    harness._stop.set()
+    await asyncio.gather(*harness._tasks)
 
 
 async def look(standing: Standing) -> Found:
@@ -60,3 +87,264 @@ async def test_every_sample_is_a_store_figure_and_none_is_said_twice() -> None:
         places = [(one.metric, *sorted(one.labels.items())) for one in found.all]
         assert len(places) == len(set(places))
         assert {TABLE[one.metric].source for one in found.all} == {"store"}
+
+
+async def test_what_is_not_known_of_the_producer_cannot_be_told() -> None:
+    async with Harness(shop, ledger) as harness:
+        await harness.publish(OrderPlaced(key="k"))
+        await harness.settled()
+        alone = await look(standing_of(ledger))
+        assert (alone.one("consumer_unknown"), alone.of("consumer_unaccounted")) == (1, [])
+        assert alone.one("consumer_in_flight") == 0
+
+
+async def test_more_than_was_said_is_below_zero_and_less_above() -> None:
+    async with Harness(shop, ledger) as harness:
+        for number in range(5):
+            await harness.publish(OrderPlaced(key="k", number=number))
+        await harness.settled()
+        standing = standing_of(shop, ledger)
+        for change, expected in ((2, -2), (-5, 3), (3, 0)):
+            async with app_of(ledger).store.begin() as tx:
+                await tx.execute("UPDATE posthouse_applied SET applied = applied + :change", {"change": change})
+            found = await look(standing)
+            assert (found.one("consumer_unaccounted"), found.one("consumer_unknown")) == (expected, 0)
+
+
+async def test_repeats_that_stand_still_at_the_broker_may_hide_a_loss_so_nobody_can_tell() -> None:
+    async with Harness(shop, ledger) as harness:
+        await harness.publish(OrderPlaced(key="k"))
+        await harness.settled()
+        await stop(harness)
+        await harness.broker.publish([stored.frame for stored in harness.broker.log.topics["shop.order"]])
+        standing = standing_of(shop, ledger)
+        first, second = await look(standing), await look(standing)
+        assert (first.one("consumer_unknown"), second.one("consumer_unknown")) == (0, 1), "it may have been moving"
+        assert second.one("consumer_unaccounted") == 0
+
+
+async def test_ages_grow_while_nobody_works() -> None:
+    async with Harness(shop, ledger) as harness:
+        await harness.publish(OrderPlaced(key="k"))
+        await harness.settled()
+        await stop(harness)
+        await harness.publish(OrderPlaced(key="k"))
+        async with shop.transaction("t1") as tx:
+            tx.publish(OrderPlaced(key="later"), after=30)
+        standing = standing_of(shop, ledger)
+        harness.clock._now += 100.0
+        first = await look(standing)
+        harness.clock._now += 100.0
+        second = await look(standing)
+        for metric, value in (
+            ("outbox_oldest_unsent_seconds", 100.0),
+            ("consumer_lag_seconds", 100.0),
+            ("timers_overdue_seconds", 70.0),
+        ):
+            assert max(first.of(metric)) == pytest.approx(value), metric
+            assert max(second.of(metric)) == pytest.approx(value + 100), metric
+        assert (first.one("outbox_unsent", topic="shop.order"), first.one("consumer_in_flight")) == (1, 1)
+        assert first.one("timers", service="shop") == 1
+
+
+async def test_every_held_state_has_a_number_and_an_age() -> None:
+    async with Harness(shop, ledger) as harness:
+        await harness.settled()
+        store, now = app_of(ledger).store, harness.clock.now()
+        for number, state in enumerate(STATES):
+            one = held(entry(number + 1, topic="shop.order", key=state), state)
+            one = msgspec.structs.replace(one, consumer="ledger", first_at=now - 10 * (number + 1), next_at=now - 5)
+            await hold(store, one)
+        await stop(harness)
+        found = await look(standing_of(shop, ledger))
+        line = {"service": "ledger", "consumer": "ledger", "topic": "shop.order"}
+        for number, state in enumerate(STATES):
+            assert found.one("held", **line, state=state) == 1, "the quarantined one is not even readable"
+            assert found.one("held_oldest_seconds", consumer="ledger", state=state) == 10 * (number + 1)
+        assert found.one("held_runnable_seconds", consumer="ledger") == 5
+        harness.clock._now += 60
+        later = await look(standing_of(shop, ledger))
+        assert later.one("held_oldest_seconds", consumer="ledger", state="dead") == 60 + found.one(
+            "held_oldest_seconds", consumer="ledger", state="dead"
+        )
+        assert later.one("held_runnable_seconds", consumer="ledger") == 65
+
+
+async def test_what_no_service_declares_any_more_is_counted_among_the_others() -> None:
+    async with Harness(shop, ledger) as harness:
+        for number in (-1, -2):
+            await harness.publish(OrderPlaced(key=str(number), number=number))
+        await harness.settled()
+        async with app_of(ledger).store.begin() as tx:
+            await tx.execute("UPDATE posthouse_held SET consumer = 'evil\n' || id, topic = 'gone' || id")
+        found = await look(standing_of(shop, ledger))
+        assert found.one("held", service="ledger", consumer="(others)", topic="(others)", state="dead") == 2
+        assert sum(found.of("held")) == 2
+        assert {
+            label for one in found.all for label in one.labels.values() if "evil" in label or "gone" in label
+        } == set()
+
+
+async def test_dead_letters_go_by_the_name_of_their_topic_and_the_service_that_writes_them() -> None:
+    async with Harness(shop, ledger) as harness:
+        await harness.publish(OrderPlaced(key="k", number=-1))
+        await harness.settled()
+        found = await look(standing_of(shop, ledger))
+        assert found.one("outbox_committed_total", service="ledger", topic="shop.order.dlq") == 1
+
+
+async def test_workers_are_counted_by_part_and_work_that_nobody_does_is_shown() -> None:
+    async with Harness(shop, ledger) as harness:
+        await stop(harness)
+        await harness.publish(OrderPlaced(key="k"))
+        standing = standing_of(shop, ledger)
+        alone = await look(standing)
+        assert (alone.one("workers", service="shop", part="relay"), alone.one("consumer_workers")) == (0, 0)
+        assert alone.one("unattended", service="shop", part="relay") == 1
+        assert alone.one("unattended", service="ledger", part="consumers") == 1
+        assert alone.one("unattended", service="ledger", part="timers") == 0
+        for service, parts in ((shop, ["relay"]), (ledger, ["relay", "consumers"])):
+            worker = msgspec.structs.replace(worker_of([service]), parts=parts)
+            await app_of(service).store.workers.beat(worker, keep=60)
+        tended = await look(standing)
+        assert (tended.one("workers", service="shop", part="relay"), tended.one("consumer_workers")) == (1, 1)
+        assert tended.one("workers", service="ledger", part="consumers") == 1
+        assert sum(tended.of("unattended")) == 0
+        harness.clock._now += 3600
+        assert (await look(standing)).one("unattended", service="shop", part="relay") == 1, "they fell silent"
+
+
+async def test_a_read_model_that_nobody_feeds_becomes_stale() -> None:
+    rooms = Service("rooms")
+    rooms.event("order.placed.v1", key="key")(RoomPriced)
+    listings = rooms.projection("listings", lag_budget=5.0)
+
+    @listings.on(RoomPriced)
+    async def priced(event: Event[RoomPriced], model: Model) -> None:
+        assert event.data.number >= 0
+
+    async with Harness(rooms) as harness:
+        await harness.publish(RoomPriced(key="k"))
+        await harness.settled()
+        harness.clock._now += 1000
+        standing, place = standing_of(rooms), {"service": "rooms", "projection": "listings"}
+        fresh = await look(standing)
+        assert fresh.one("projection_budget_seconds", **place) == 5
+        assert (fresh.one("projection_lag_events", **place), fresh.one("projection_freshness_seconds", **place)) == (
+            0,
+            0,
+        )
+        await stop(harness)
+        await harness.publish(RoomPriced(key="k"))
+        harness.clock._now += 40
+        stale = await look(standing)
+        assert (stale.one("projection_lag_events", **place), stale.one("projection_freshness_seconds", **place)) == (
+            1,
+            40,
+        )
+        assert stale.one("consumer_lag_seconds", consumer="rooms.listings") == 40
+
+
+async def test_a_schedule_that_nobody_begins_becomes_overdue() -> None:
+    night = Service("night")
+
+    @night.every("0 3 * * *", tz="UTC")
+    async def audit(run: Run) -> None:
+        pass
+
+    async with Harness(night) as harness:
+        await harness.settled()
+        await stop(harness)
+        standing = standing_of(night)
+        assert (await look(standing)).one("schedule_overdue_seconds", service="night", schedule="audit") == 0
+        harness.clock._now += 2 * 86_400
+        late = (await look(standing)).one("schedule_overdue_seconds", service="night", schedule="audit")
+        assert 86_400 <= late <= 2 * 86_400
+        assert (await look(standing)).one("unattended", service="night", part="timers") == 1
+
+
+async def test_a_saga_that_could_not_undo_its_steps_is_counted_and_ages() -> None:
+    hotel.Weather.drop_hold_fails = 3
+    async with Harness(hotel.reservation, hotel.inventory, hotel.payment) as harness:
+        await hotel.start()
+        await harness.settled()
+        place = {"service": "reservation", "saga": "booking"}
+        standing = standing_of(hotel.reservation, hotel.inventory, hotel.payment)
+        assert (await look(standing)).one("saga_instances", **place, state="running") == 1
+        for seconds in (30.0, 10.0, 10.0):
+            await harness.advance(seconds)
+        found = await look(standing)
+        assert found.one("saga_instances", **place, state="compensation_failed") == 1
+        assert found.one("saga_instances", **place, state="running") == 0
+        age = found.one("saga_oldest_seconds", **place, state="compensation_failed")
+        assert age >= 50
+        await harness.advance(100.0)
+        assert (await look(standing)).one("saga_oldest_seconds", **place, state="compensation_failed") == age + 100
+        assert found.one("saga_ended_total", **place, outcome="completed") == 0
+
+
+def test_where_the_broker_tells_no_ages_looks_before_show_how_long_at_least() -> None:
+    memory = Memory()
+
+    def oldest(at: float, sent: int, pending: int) -> float:
+        counts = Counts(
+            committed={"t": sent}, unsent={}, stuck=0, refused={}, applied={}, skipped={}, held={}, strange={}, timers=0
+        )
+        progress = Progress(stored=pending, pending=pending, truncated=True)
+        return memory.oldest("t", progress, Gauges(at=at, counts=counts))
+
+    assert oldest(100.0, 10, 0) == 0
+    assert oldest(110.0, 14, 4) == 0, "seen for the first time"
+    assert oldest(120.0, 20, 8) == 10, "two of those that were seen then are done, and two wait"
+    assert oldest(130.0, 20, 6) == 10, "all of those are done"
+    assert oldest(140.0, 20, 6) == 20, "nobody works"
+    assert oldest(150.0, 20, 0) == 0
+
+
+async def test_a_look_makes_nothing(tmp_path: Path) -> None:
+    app = App(Service("empty"), store=f"sqlite:///{tmp_path / 'empty.db'}", broker=f"embedded:///{tmp_path / 'log.db'}")
+    found = await look(Standing([app]))
+    assert [(one.metric, one.value) for one in found.all if one.metric != "scrape_seconds"] == [("store_up", 0)]
+    assert os.listdir(tmp_path) == []
+    await app.aclose()
+
+
+async def test_servers_that_hang_or_are_away_cost_only_their_own_figures(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that takes connections and never says a word, and one that is not there."""
+    silent = await asyncio.start_server(lambda reader, writer: asyncio.sleep(3600), "127.0.0.1", 0)
+    (_, port), *_ = [socket.getsockname() for socket in silent.sockets]
+    good, dumb, far, deaf = (Service(name) for name in ("good", "dumb", "far", "deaf"))
+    for service in (good, deaf):
+        service.event("order.placed.v1", key="key")(type("Placed", (OrderPlaced,), {}))
+    apps = [
+        App(good, store=f"sqlite:///{tmp_path / 'good.db'}", broker=f"embedded:///{tmp_path / 'log.db'}"),
+        App(dumb, store=f"postgresql://posthouse@127.0.0.1:{port}/x", broker=f"embedded:///{tmp_path / 'log.db'}"),
+        App(
+            far, store=f"postgresql://posthouse@127.0.0.1:{free_port()}/x", broker=f"embedded:///{tmp_path / 'log.db'}"
+        ),
+        App(deaf, store=f"sqlite:///{tmp_path / 'deaf.db'}", broker=f"nats://127.0.0.1:{port}"),
+    ]
+    for app in (apps[0], apps[3]):
+        await app.store.upgrade()
+    standing = Standing(apps, patience=0.5)
+    begun = time.monotonic()
+    found = await look(standing)
+    took = time.monotonic() - begun
+    assert {service: found.one("store_up", service=service) for service in ("good", "dumb", "far", "deaf")} == {
+        "good": 1,
+        "dumb": 0,
+        "far": 0,
+        "deaf": 1,
+    }
+    assert (found.of("broker_up", service="good"), found.of("broker_up", service="deaf")) == ([1], [0])
+    assert found.of("outbox_unsent", service="deaf") == [0]
+    assert {one.metric for one in found.all if one.labels.get("service") == "dumb"} == {"store_up", "scrape_seconds"}
+    assert took < 5
+    await look(standing)
+    said = [record.getMessage() for record in caplog.records if record.name == "posthouse.watch"]
+    assert len(said) == 3, "each once"
+    silent.close()
+    for app in apps:
+        await app.aclose()
