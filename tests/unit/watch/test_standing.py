@@ -313,7 +313,8 @@ async def test_servers_that_hang_or_are_away_cost_only_their_own_figures(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One that takes connections and never says a word, and one that is not there."""
-    silent = await asyncio.start_server(lambda reader, writer: asyncio.sleep(3600), "127.0.0.1", 0)
+    callers = list[asyncio.StreamWriter]()
+    silent = await asyncio.start_server(lambda _, writer: callers.append(writer), "127.0.0.1", 0)
     (_, port), *_ = [socket.getsockname() for socket in silent.sockets]
     good, dumb, far, deaf = (Service(name) for name in ("good", "dumb", "far", "deaf"))
     for service in (good, deaf):
@@ -345,6 +346,9 @@ async def test_servers_that_hang_or_are_away_cost_only_their_own_figures(
     await look(standing)
     said = [record.getMessage() for record in caplog.records if record.name == "posthouse.watch"]
     assert len(said) == 3, "each once"
-    silent.close()
     for app in apps:
         await app.aclose()
+    for caller in callers:
+        caller.close()
+    silent.close()
+    await silent.wait_closed()
