@@ -342,7 +342,7 @@ async def test_servers_that_hang_or_are_away_cost_only_their_own_figures(
     assert (found.of("broker_up", service="good"), found.of("broker_up", service="deaf")) == ([1], [0])
     assert found.of("outbox_unsent", service="deaf") == [0]
     assert {one.metric for one in found.all if one.labels.get("service") == "dumb"} == {"store_up", "scrape_seconds"}
-    assert took < 5
+    assert took < 20, "it hangs for an hour"
     await look(standing)
     said = [record.getMessage() for record in caplog.records if record.name == "posthouse.watch"]
     assert len(said) == 3, "each once"
