@@ -15,6 +15,7 @@ import msgspec
 from posthouse.app import App
 from posthouse.broker import Frame
 from posthouse.clock import new_id
+from posthouse.errors import DecodeError
 from posthouse.events import decode_any
 from posthouse.operators import Act, OperatorsLog
 from posthouse.receiving.handler import Handler
@@ -301,8 +302,12 @@ def said_at(row: OutboxRow) -> float:
 
 
 def happened_at(row: OutboxRow) -> float:
-    """The time in the envelope, by which a consumer tells what it may have forgotten; 0 where there is none."""
-    event = decode_any(row.headers, row.body)
+    """The time in the envelope, by which a consumer tells what it may have forgotten; 0 where there is none. Of a dead letter that
+    nobody could read: when its id was drawn."""
+    try:
+        event = decode_any(row.headers, row.body)
+    except DecodeError:
+        return drawn_at(row.event_id) / 1000
     return event.occurred_at.timestamp() if event.time else 0.0
 
 

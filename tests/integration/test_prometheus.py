@@ -114,7 +114,7 @@ def test_alerts_fire_and_panels_are_answered_by_what_real_processes_serve(watche
         until(lambda: len(server.query("up == 1")) == 2, "two targets", within=30, pause=0.2)
         watched.begin("flow('o', 15)")
         watched.do(f"place(*{PLACED!r}, ('many', 66))", "spoil()")
-        watched.posthouse("outbox", "resend", "app", "--topic", "shop.orders.order", "--yes", "--why", "a drill")
+        watched.posthouse("outbox", "resend", "app", "--yes", "--why", "a drill")
 
         asked = list(queries(watched.folder))
         rare = [one for one in asked if any(name in one[1] for name in NEVER_HERE)]

@@ -30,6 +30,17 @@ def test_a_dry_run_counts_by_topic_and_tenant_and_sends_nothing(sent: Project) -
     assert sent.json("actions", "shop") == []
 
 
+def test_a_copy_of_what_nobody_could_read_does_not_stand_in_its_way(project: Project) -> None:
+    """A frame that was quarantined has a copy in the outbox, for its dead letter topic."""
+    project.place(("a", 1))
+    project.settle(applied=1, held=0)
+    project.put(b"{")
+    project.settle_strange(1)
+    result = project.run("outbox", "resend", "shop", "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "shop.orders.order" in result.stdout
+
+
 def test_it_asks_and_then_sends_and_notes_who_did_it(sent: Project) -> None:
     refused = sent.run("outbox", "resend", "shop", input="n\n")
     assert (refused.exit_code, "Send 3 events again?" in refused.output) == (1, True)
