@@ -20,8 +20,8 @@ from tests.kit.shell import Shell
 from tests.kit.troubled import APP, PLACED
 from tests.kit.waiting import until
 
-SCALE = 0.02
-"""Five minutes are six seconds."""
+SCALE = 0.03
+"""Five minutes are nine seconds."""
 WINDOW = "10s"
 """For Grafana's `$__rate_interval`."""
 

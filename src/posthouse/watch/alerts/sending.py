@@ -10,6 +10,8 @@ from posthouse.watch.promql import Promql
 
 STALL = 300.0
 """Seconds in which the oldest unsent event does not change."""
+STANDS = 0.75
+"""By so much of that time its age must have grown: looks and scrapes do not come on the second."""
 CROSSING = ("cross-tenant", "platform")
 """The rules of publishing that keep tenants apart."""
 
@@ -57,7 +59,7 @@ def sending(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         Alert(
             name="relay_stalled",
             ask=ask,
-            expr=f"{ask.climbed(oldest, 'service', window=STALL)} > {0.9 * STALL * ask.time_scale:g} "
+            expr=f"{ask.climbed(oldest, 'service', window=STALL)} > {STANDS * STALL * ask.time_scale:g} "
             f"unless on ({keep}) {ask.worst('outbox_stuck', 'service')} > 0",
             hold=60,
             severity="page",
@@ -68,7 +70,7 @@ def sending(ask: Promql, over: Thresholds) -> Sequence[Alert]:
             "none: no relay works.",
             when="the oldest unsent event is the same for five minutes, and the broker refused none",
             fires=Case([given(oldest, "0x5 0+60x60"), given("outbox_stuck", lasting(0))], after=20),
-            quiet=Case([given(oldest, "0x5 0+50x60"), given("outbox_stuck", lasting(0))], after=20),
+            quiet=Case([given(oldest, "0x5 0+45x60"), given("outbox_stuck", lasting(0))], after=20),
         ),
         Alert(
             name="outbox_stuck",
