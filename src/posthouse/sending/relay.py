@@ -84,6 +84,10 @@ class Relay:
         self._name = name
         self._says = says or {}
         self._fences = self._seam.counting.counter("relay_fenced_total", name)
+        if not self._seam.counting.classifies:  # there, as 0, before the first one is sent
+            for topic, service in self._says.items():
+                for outcome in ("accepted", "refused"):
+                    self._seam.counting.counter("events_published_total", service, topic, "", outcome)
         self._outbox: OutboxReader = tail or store.outbox
         self._changed = tail.changed if tail else store.changed
         self._tail = tail
