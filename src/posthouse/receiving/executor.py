@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 
@@ -85,6 +86,8 @@ class Executor:
     a process that knows it."""
     calls: int = CALLS
     """How many calls to the outside are made at once."""
+    replays: Callable[[], bool] = lambda: False
+    """Whether what it runs was run before by others, and is read anew."""
     due: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     """Set when a held event has become due, so that nobody has to look for it."""
 
@@ -182,7 +185,8 @@ class Executor:
         handler = events[0].handler
         if handler is None:
             return UNSEEN
-        return self.seam.processing(self.consumer, handler.name, events, attempt, self.clock.now())
+        now = math.inf if self.replays() else self.clock.now()  # what is read anew is old, whenever it was said
+        return self.seam.processing(self.consumer, handler.name, events, attempt, now)
 
     async def _execute_alone(self, inbound: InboundEvent) -> None:
         """One event, in one transaction, or two when its handler fails."""

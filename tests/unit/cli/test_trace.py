@@ -24,13 +24,15 @@ import hotel
 from posthouse.watch.status import drained
 
 SERVICES = (hotel.bookings, hotel.rooms, hotel.money)
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 async def cancel(correlation, *bookings):
     async with AsyncExitStack() as stack:
         for service in SERVICES:
             await stack.enter_async_context(service.running())
-        async with hotel.bookings.transaction("t1", correlation=correlation) as tx:
+        traced = {"traceparent": TRACEPARENT} if correlation == "traced" else {}
+        async with hotel.bookings.transaction("t1", correlation=correlation, **traced) as tx:
             ids = [tx.publish(hotel.BookingCancelled(booking_id=booking)) for booking in bookings]
         await drained(*SERVICES)
     return ids
@@ -113,6 +115,14 @@ def test_json_holds_the_events_in_the_order_of_the_tree(guests: Hotel) -> None:
             "saga": None,
         }
     ]
+
+
+def test_where_somebody_traces_it_says_under_which_id_a_collector_has_it(guests: Hotel) -> None:
+    guests.cancel("b9", correlation="traced")
+    found = guests.run("trace", "traced", *TARGETS)
+    assert "correlation traced, trace 0af7651916cd43dd8448eb211c80319c" in " ".join(found.stdout.split())
+    told = json.loads(guests.run("trace", "traced", *TARGETS, "--json").stdout)
+    assert told["traces"] == ["0af7651916cd43dd8448eb211c80319c"]
 
 
 def test_a_flow_that_came_is_ticked_off(guests: Hotel) -> None:

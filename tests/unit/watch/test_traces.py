@@ -12,18 +12,20 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, SamplingResult, TraceIdRatioBased
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, SamplingResult, TraceIdRatioBased
 from opentelemetry.trace import StatusCode
 
 from posthouse import (
     App,
     Event,
+    Model,
     Payload,
     Policy,
     Reject,
     RetryLater,
     Service,
     Tx,
+    app_of,
     drained,
 )
 from posthouse.clock import new_id
@@ -386,6 +388,27 @@ async def test_a_list_of_events_is_processed_in_one_span_that_links_to_all(shop:
     assert linked(facts[3]) == [place(listed).span_id], "what it says goes on with the trace of the first of them"
 
 
+async def test_what_a_read_model_is_rebuilt_from_is_linked_only(shop: Shop, collected: Collected) -> None:
+    model = shop.billing.projection("placed", lag_budget=5.0)
+
+    @model.on(shop.placed)
+    async def count(event: Event[Any], model: Model) -> None: ...
+
+    async with Harness(shop.orders, shop.billing) as harness:
+        await harness.publish(shop.placed(order_id="o1"))
+        await harness.settled()
+        await app_of(shop.billing).projections.rebuild("placed")
+    first, again = [
+        span
+        for span in collected.named("posthouse.process")
+        if "count" in str((span.attributes or {})["posthouse.handler"])
+    ]
+    placed = collected.named("posthouse.create")[0]
+    assert first.parent is not None
+    assert (first.parent.span_id, again.parent) == (place(placed).span_id, None)
+    assert linked(first) == linked(again) == [place(placed).span_id]
+
+
 async def test_an_event_that_comes_twice_says_that_it_was_not_run_again(shop: Shop, collected: Collected) -> None:
     async with Harness(shop.orders, shop.billing) as harness:
         await harness.publish(shop.placed(order_id="o1"))
@@ -426,6 +449,32 @@ async def test_a_trace_that_is_not_sampled_is_handed_on_as_such(tmp_path: Path) 
     assert traceparent is not None
     assert (traceparent[3:35], traceparent[-2:]) == (correlation_to_trace_id(correlation), "00")
     assert [span.trace_flags for span in shop.spans] == [0, 0]
+
+
+async def test_below_a_request_that_is_not_sampled_a_fact_takes_its_place_along(tmp_path: Path) -> None:
+    collected = Collected(ParentBased(ALWAYS_OFF))
+    shop = Shop(tmp_path, collected)
+    async with shop.app.running():
+        with collected.tracer.start_as_current_span("POST /orders") as request:
+            for order in ("o1", "o2"):
+                async with shop.orders.transaction("t1") as tx:
+                    tx.publish(shop.placed(order_id=order))
+        await drained(shop.orders, shop.billing)
+    here = request.get_span_context()
+    assert shop.headers == [(f"00-{here.trace_id:032x}-{here.span_id:016x}-{here.trace_flags:02x}", None)] * 2
+    assert {span.span_id for span in shop.spans} == {here.span_id}
+
+
+async def test_a_sampler_that_does_not_follow_the_parent_is_asked_about_each_span(tmp_path: Path) -> None:
+    collected = Collected(ALWAYS_ON)
+    shop = Shop(tmp_path, collected)
+    await ordered(shop, traceparent=FOREIGN[:-1] + "0")
+    assert collected.tree("posthouse.send", "SELECT") == [
+        "create order.placed.v1",
+        "  process issue",
+        "    create invoice.issued.v1",
+        "      process note",
+    ]
 
 
 async def test_the_sampler_decides_about_a_trace_that_begins_from_a_correlation(tmp_path: Path) -> None:

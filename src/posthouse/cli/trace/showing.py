@@ -73,6 +73,7 @@ def facts(trace: Trace) -> dict[str, object]:
     """What `--json` prints: the events in the order of the tree, each with its depth."""
     return {
         "correlation": trace.correlation,
+        "traces": _traces(trace),
         "services": trace.services,
         "frames_read": trace.read,
         "since": None if trace.since is None else timestamp(trace.since),
@@ -167,4 +168,11 @@ def _sum(trace: Trace) -> str:
     return (
         f"{counted(len(trace.branches), 'event')} of {counted(len(trace.services), 'service')} within "
         f"{span(length) if length >= 60 else f'{length:.3f} s'}, correlation {plain(trace.correlation)}"
+        + (f", trace {', '.join(_traces(trace))}" if _traces(trace) else "")
     )
+
+
+def _traces(trace: Trace) -> list[str]:
+    """The ids under which a collector has it, where somebody traces."""
+    placed = [one.traceparent for one in (branch.spot.event for branch in trace.branches) if one.traceparent]
+    return list(dict.fromkeys(traceparent[3:35] for traceparent in placed))

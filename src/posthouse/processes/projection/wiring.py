@@ -110,6 +110,7 @@ class Wiring:
         handlers = handlers_of(self.handlers(projection), face, self.store, self.clock)
         start = self._start(generation)
         executor = await self.executor(projection.service, projection.group(generation.number), handlers, start)
+        executor = dataclasses.replace(executor, replays=lambda: not face.live)
         consumer = Consumer(
             executor, self.broker, self.clock, start=start, in_flight=self.in_flight, outages=self.outages
         )
