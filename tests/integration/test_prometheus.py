@@ -33,7 +33,7 @@ NEVER_HERE = {
 """Figures that a healthy run does not have, each with the reason."""
 
 AT_THE_STOP = {"outbox_lag_high", "relay_stalled", "nobody_runs", "target_down"}
-ALL_ALONG = {"held_dead", "saga_dead", "saga_partial"}
+ALL_ALONG = {"held_dead", "held_quarantined", "saga_dead", "saga_partial"}
 ONCE = {"cross_tenant_publish_blocked", "schema_drift"}
 
 
