@@ -18,7 +18,7 @@ import msgspec
 
 from posthouse.checks import Check
 from posthouse.store.actions import Action, ActionFilter, ActionTable
-from posthouse.store.gauges import Connections, Counts, Gauges
+from posthouse.store.gauges import Connections, Counts, Gauges, Sums
 from posthouse.store.held import BLOCKING, WAITED, HeldEvent, HeldFilter, HeldState, HeldTable
 from posthouse.store.inbox import InboxEntry, InboxTable, KeyPosition, Seen
 from posthouse.store.outbox import (
@@ -77,6 +77,7 @@ __all__ = [
     "Store",
     "StuckRow",
     "Submit",
+    "Sums",
     "Timer",
     "TimerTable",
     "Transaction",
@@ -186,6 +187,11 @@ class Upkeep(Protocol):
 
     async def counts(self) -> Counts:
         """The figures, read in one snapshot; each exact."""
+        ...
+
+    async def sums(self) -> Sums:
+        """What `counts` says was sent and accounted for, for whoever asks many times a second: from tallies alone, so that it costs
+        next to nothing whatever is there."""
         ...
 
     async def gauges(self, *, timeout: float = 5.0) -> Gauges:

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from posthouse.store.held import HeldState
 from posthouse.store.projections import Generation
 from posthouse.store.sagas import Rest, SagaStatus
+
+T = TypeVar("T")
+
+
+class Sums(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store has sent and accounted for: what is compared with the broker to see that nothing is missing."""
+
+    sent: Mapping[str, int]
+    """Rows of the outbox that the broker accepted, per topic."""
+    accounted: Mapping[tuple[str, str], int]
+    """Events applied, held, skipped or accepted as lost, per (consumer, topic)."""
+    strange: Mapping[tuple[str, str], int]
+    """Frames in which no event could be read, per (consumer, topic)."""
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +55,17 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     estimated: bool = False
     """The backlog was too long to be counted at every look: `unsent` and `committed` are estimated by ids, rather too high
     than too low, and shared out among topics by a sample."""
+
+    @property
+    def sums(self) -> Sums:
+        """What was sent and accounted for. Whatever is estimated is not in it."""
+        accounted = Counter(self.applied)
+        for part in (self.skipped, self.lost):
+            accounted.update(part)
+        for (consumer, topic, _), number in self.held.items():
+            accounted[consumer, topic] += number
+        sent = {topic: number - self.unsent.get(topic, 0) for topic, number in self.committed.items()}
+        return Sums(sent=_without_zeros(sent), accounted=_without_zeros(accounted), strange=self.strange)
 
 
 class Connections(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,3 +117,7 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     """How many runs of the server relays have seen; 0 where there is no server."""
     connections: Connections | None = None
     """None where there is no server."""
+
+
+def _without_zeros(figures: Mapping[T, int]) -> dict[T, int]:
+    return {name: number for name, number in figures.items() if number}

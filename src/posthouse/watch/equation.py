@@ -15,13 +15,16 @@ from posthouse.watch.status import overlap
 
 class Place(NamedTuple):
     """What the stores know at one moment of one consumer in one topic. `sent`: so many has the producer's relay noted as accepted
-    by the broker; `waiting`: so many more may still be sent. `accounted`: so many has the consumer applied, holds, or has given
-    up. `strange`: it holds so many frames in which no event could be read."""
+    by the broker. `accounted`: so many has the consumer applied, holds, or has given up. `strange`: it holds so many frames in
+    which no event could be read."""
 
     sent: int
-    waiting: int
     accounted: int
     strange: int = 0
+
+
+ANY = 2**62
+"""More than there can be."""
 
 
 class Missing(NamedTuple):
@@ -45,14 +48,15 @@ class Missing(NamedTuple):
         return both if both.least <= both.most else later
 
 
-def missing(before: Place, progress: Progress, after: Place, *, history: bool) -> Missing:
-    """From readings in this order. `history`: the broker counts whatever it ever stored.
+def missing(before: Place, progress: Progress, after: Place, *, history: bool, waiting: int | None) -> Missing:
+    """From readings in this order. `history`: the broker counts whatever it ever stored. `waiting`: so many more may still be
+    sent, not before the last reading; None where nobody has counted them.
 
     At least: sent before, not at the broker, and not accounted for even afterwards. Those in hand that are applied and not
     acknowledged count twice, which only makes it smaller. At most: sent even afterwards, and neither accounted for before, nor
     at the broker for certain.
     """
-    twice = overlap(progress, sent=before.sent if history else None, unsent=max(before.waiting, after.waiting))
+    twice = overlap(progress, sent=before.sent if history else None, unsent=ANY if waiting is None else waiting)
     return Missing(
         before.sent - progress.pending - after.accounted,
         after.sent - before.accounted - progress.pending + twice,

@@ -13,7 +13,7 @@ from posthouse.broker import Progress
 from posthouse.errors import PosthouseError
 from posthouse.outage import span
 from posthouse.redaction import words_of
-from posthouse.store import Gauges, Worker
+from posthouse.store import Gauges, Sums, Worker
 from posthouse.watch.equation import Missing, Place, excused, missing
 from posthouse.watch.figures import Line
 
@@ -23,18 +23,20 @@ T = TypeVar("T")
 
 
 class Looking:
-    """One App, looked at again and again. `gauges`, `workers` and `progress` are what was read last at this look; None where it was
-    not told in time."""
+    """One App, looked at again and again. `gauges`, `workers` and `progress` are what was read at this look, once; None where it was
+    not told in time. Of the equation there are several readings: `before`, `between` and `after` are the last of them."""
 
     def __init__(self, app: App, patience: float) -> None:
         self.app = app
         self._patience = patience
         self._present = False
         self._silent: set[str] = set()
-        self.before: Gauges | None = None
         self.gauges: Gauges | None = None
         self.workers: Sequence[Worker] | None = None
         self.progress: Mapping[Line, Progress] | None = None
+        self.before: Sums | None = None
+        self.between: Mapping[Line, Progress] | None = None
+        self.after: Sums | None = None
 
     @property
     def lines(self) -> Sequence[Line]:
@@ -44,28 +46,37 @@ class Looking:
         return [(group, topic) for group, topics in self.app.opened.topology().groups.items() for topic in topics]
 
     async def begin(self) -> None:
-        """A new look: what the one before found is forgotten, and the store is asked."""
+        """A new look: what the one before found is forgotten, and the store is asked what it has sent and accounted for."""
         self.gauges = self.workers = self.progress = None
-        await self._told("store", self._begun)
+        self.before = await self._told("store", self._begun)
 
     async def ask_broker(self) -> None:
         """How far each consumer is. A store that was not read does not know which groups there are."""
-        self.progress = None if self.gauges is None else await self._told("broker", self._progress)
+        self.between = None if self.before is None else await self._told("broker", self._progress)
 
-    async def ask_store(self) -> None:
-        """How the store stands now; `before` is how it stood when it was asked last. Who was away stays it until the next look."""
-        self.before = self.gauges
-        if self.gauges is not None:
+    async def ask_whole(self) -> None:
+        """How the store stands: the end of the first reading, and whatever else there is to know."""
+        self.progress = self.between
+        if self.before is not None:
             self.gauges = await self._told("store", partial(self.app.store.gauges, timeout=self._patience))
+        self.after = None if self.gauges is None else self.gauges.counts.sums
 
-    async def _begun(self) -> None:
+    async def ask_before(self) -> None:
+        """Another reading begins. Who was away stays it until the next look."""
+        self.before = None if self.after is None else await self._told("store", self.app.store.sums)
+
+    async def ask_after(self) -> None:
+        """It ends."""
+        self.after = None if self.before is None else await self._told("store", self.app.store.sums)
+
+    async def _begun(self) -> Sums:
         if not self._present:
             await self.app.opened.look()
             self._present = True
         else:
             await self.app.projections.learn()  # another process may have swapped a generation in
         self.workers = await self.app.store.workers.read()
-        self.gauges = await self.app.store.gauges(timeout=self._patience)
+        return await self.app.store.sums()
 
     async def _progress(self) -> dict[Line, Progress]:
         topology = self.app.opened.topology()
@@ -99,8 +110,8 @@ class Account:
         self.still = False
         """Nothing moved from the reading before to this one."""
 
-    def read(self, before: Place, progress: Progress, after: Place, *, history: bool) -> None:
-        found = missing(before, progress, after, history=history)
+    def read(self, before: Place, progress: Progress, after: Place, *, history: bool, waiting: int | None) -> None:
+        found = missing(before, progress, after, history=history, waiting=waiting)
         self.missing = found if self.missing is None else self.missing.narrowed(found)
         self.still = (self.place, before) == (after, after) and self._counts(self.progress) == self._counts(progress)
         self.place, self.progress = after, progress
@@ -143,31 +154,36 @@ class Equation:
         """How each line stood last."""
         return {line: account.place for line, account in self.accounts.items() if account.place is not None}
 
-    def read(self) -> None:
-        """What was read last: the stores, the brokers, and the stores again."""
+    def read(self, *, first: bool) -> None:
+        """What was read last: the stores, the brokers, and the stores again; at the `first` time also what waits to be sent."""
         for looking in self._lookings:
-            for line, progress in (looking.progress or {}).items():
+            for line, progress in (looking.between or {}).items():
                 producer = self._producers.get(line[1])
                 if producer is None:
                     continue
                 before, after = (
                     _place(looking.before, producer.before, line),
-                    _place(looking.gauges, producer.gauges, line),
+                    _place(looking.after, producer.after, line),
                 )
                 if before is not None and after is not None:
                     account = self.accounts.setdefault((looking, line), Account())
-                    account.read(before, progress, after, history=looking.app.broker.sheet.history)
+                    history = looking.app.broker.sheet.history
+                    waiting = _waiting(producer.gauges, line[1]) if first else None
+                    account.read(before, progress, after, history=history, waiting=waiting)
 
 
-def _place(consumer: Gauges | None, producer: Gauges | None, line: Line) -> Place | None:
+def _place(consumer: Sums | None, producer: Sums | None, line: Line) -> Place | None:
     if consumer is None or producer is None:
         return None
-    own, said, (_, topic) = consumer.counts, producer.counts, line
-    held = sum(number for (group, of, _), number in own.held.items() if (group, of) == line)
-    unsent = said.unsent.get(topic, 0)
     return Place(
-        sent=said.committed.get(topic, 0) - unsent,
-        waiting=unsent - said.refused.get(topic, 0),
-        accounted=own.applied.get(line, 0) + held + own.skipped.get(line, 0) + own.lost.get(line, 0),
-        strange=own.strange.get(line, 0),
+        sent=producer.sent.get(line[1], 0),
+        accounted=consumer.accounted.get(line, 0),
+        strange=consumer.strange.get(line, 0),
     )
+
+
+def _waiting(producer: Gauges | None, topic: str) -> int | None:
+    """How many may still be sent; None where that is an estimate, which may be too low for a topic."""
+    if producer is None or producer.counts.estimated:
+        return None
+    return producer.counts.unsent.get(topic, 0) - producer.counts.refused.get(topic, 0)

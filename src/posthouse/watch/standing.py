@@ -60,18 +60,20 @@ class Standing:
 
     async def _read(self, producers: Mapping[str, Looking], begun: float) -> Equation:
         """Stores, brokers, stores, one right after the other; while that does not settle, again, at moments that have nothing to
-        do with the rhythm in which consumers acknowledge."""
+        do with the rhythm in which consumers acknowledge. The whole of the figures is read once."""
         equation, all_of = Equation(self._lookings, producers), self._lookings
         await asyncio.gather(*(looking.begin() for looking in all_of))
-        for reading in range(READINGS):
-            if reading:
-                await asyncio.sleep(jitter(PAUSE, 0.9))
-                await asyncio.gather(*(looking.ask_store() for looking in all_of))
-            await asyncio.gather(*(looking.ask_broker() for looking in all_of))
-            await asyncio.gather(*(looking.ask_store() for looking in all_of))
-            equation.read()
+        await asyncio.gather(*(looking.ask_broker() for looking in all_of))
+        await asyncio.gather(*(looking.ask_whole() for looking in all_of))
+        equation.read(first=True)
+        for _ in range(READINGS - 1):
             if equation.settled or time.monotonic() - begun > WITHIN:
                 break
+            await asyncio.sleep(jitter(PAUSE, 0.9))
+            await asyncio.gather(*(looking.ask_before() for looking in all_of))
+            await asyncio.gather(*(looking.ask_broker() for looking in all_of))
+            await asyncio.gather(*(looking.ask_after() for looking in all_of))
+            equation.read(first=False)
         return equation
 
     def _app(self, figures: Figures, looking: Looking, owners: Owners, producers: Mapping[str, Looking]) -> None:

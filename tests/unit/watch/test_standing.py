@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -24,6 +26,8 @@ from posthouse.watch.table import TABLE
 from tests.kit.samples import Found
 from tests.kit.servers.ports import free_port
 from tests.unit.processes.saga import hotel
+
+T = TypeVar("T")
 
 shop = Service("shop")
 ledger = Service("ledger")
@@ -121,6 +125,31 @@ async def test_repeats_that_stand_still_at_the_broker_may_hide_a_loss_so_nobody_
         first, second = await look(standing), await look(standing)
         assert (first.one("consumer_unknown"), second.one("consumer_unknown")) == (0, 1), "it may have been moving"
         assert second.one("consumer_unaccounted") == 0
+
+
+async def test_a_look_reads_all_figures_once_however_often_the_equation(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Harness(shop, ledger) as harness:
+        await harness.publish(OrderPlaced(key="k"))
+        await harness.settled()
+        await stop(harness)
+        await harness.broker.publish([stored.frame for stored in harness.broker.log.topics["shop.order"]])
+        read = list[str]()
+        for app in apps_of([shop, ledger]):
+            for name in ("gauges", "sums"):
+                monkeypatch.setattr(app.store, name, noted(read, name, getattr(app.store, name)))
+        await look(standing_of(shop, ledger))
+        assert read.count("gauges") == 2, "one of each store"
+        assert read.count("sums") > 4, "what stands still at the broker is read again"
+
+
+def noted(read: list[str], name: str, asked: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+    """The same, with a note of each call."""
+
+    async def call(**options: float) -> T:
+        read.append(name)
+        return await asked(**options)
+
+    return call
 
 
 async def test_ages_grow_while_nobody_works() -> None:

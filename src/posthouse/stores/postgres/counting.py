@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from posthouse.store import Counts, HeldState
+from posthouse.store import Counts, HeldState, Sums
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.steps import NOW
 
@@ -40,7 +40,7 @@ FROM posthouse.outbox p WHERE p.id > b.last_id AND p.id <= b.hi_id AND pg_visibl
 
 # What waits in the outbox, per topic: all of it, or as many as the second parameter says.
 UNSENT = f"""
-SELECT 'backlog' AS what, w.topic AS a, '' AS b, count(*) AS n, 0::bigint AS m, 0::double precision AS seconds FROM (
+SELECT 'backlog', w.topic, '', count(*), 0, 0 FROM (
     (SELECT o.topic FROM {SHARDS} CROSS JOIN LATERAL (SELECT p.topic {LATER} UNION ALL SELECT p.topic {OPEN_THEN}) o
         LIMIT $2::bigint)
     UNION ALL
@@ -58,22 +58,28 @@ UNION ALL SELECT 'first', '', '', 0, o.id, extract(epoch FROM clock_timestamp() 
 FROM posthouse.backlog b CROSS JOIN LATERAL (SELECT p.id, p.written_at {UNREAD} ORDER BY p.id LIMIT 1) o
 """
 
-# Every figure, told apart by its first column.
-FIGURES = f"""
-{UNSENT}
-UNION ALL {FIRST_UNSENT}
-UNION ALL SELECT 'drawn', '', '', coalesce(pg_sequence_last_value('posthouse.outbox_id_seq'), 0), 0, 0
-UNION ALL SELECT 'sent', topic, '', sum(count)::bigint, 0, 0 FROM posthouse.sent GROUP BY topic
+# What is kept as sums, told apart by the first column.
+SUMS = """
+SELECT 'sent' AS what, topic AS a, '' AS b, sum(count)::bigint AS n, 0::bigint AS m, 0::double precision AS seconds
+FROM posthouse.sent GROUP BY topic
 UNION ALL SELECT 'applied', consumer, topic, sum(applied)::bigint, sum(skipped)::bigint, 0
 FROM (SELECT * FROM posthouse.applied_count UNION ALL SELECT * FROM posthouse.applied) t GROUP BY consumer, topic
 UNION ALL SELECT t.kind || ' ' || t.state, t.name, t.topic, t.number, 0, 0 FROM posthouse.tallied() t
+UNION ALL SELECT 'lost', consumer, topic, lost, 0, 0 FROM posthouse.loss WHERE lost <> 0
+"""
+
+# Every figure, told apart in the same way.
+FIGURES = f"""
+{SUMS}
+UNION ALL {UNSENT}
+UNION ALL {FIRST_UNSENT}
+UNION ALL SELECT 'drawn', '', '', coalesce(pg_sequence_last_value('posthouse.outbox_id_seq'), 0), 0, 0
 UNION ALL SELECT 'overdue', e.consumer, e.topic, count(*), 0, 0
 FROM (SELECT DISTINCT t.name FROM posthouse.tallied() t WHERE t.kind = 'held' AND t.state = 'gap') c CROSS JOIN LATERAL (
     SELECT h.consumer, h.topic FROM posthouse.held h
     WHERE h.consumer = c.name AND h.state = 'gap' AND h.next_at <= {NOW}
     ORDER BY h.next_at LIMIT CASE WHEN $2::bigint IS NOT NULL THEN {GAPS} END) e
 GROUP BY e.consumer, e.topic
-UNION ALL SELECT 'lost', consumer, topic, lost, 0, 0 FROM posthouse.loss WHERE lost <> 0
 UNION ALL SELECT 'runs', to_char(m.run_since, 'YYYY-MM-DD HH24:MI:SS TZH:TZM'),
     CASE WHEN m.run_since > clock_timestamp() - interval '1 day' THEN 'lately' ELSE '' END, m.runs, posthouse.is_ahead()::int, 0
 FROM posthouse.meta m
@@ -101,6 +107,11 @@ async def counted(database: Database, now: float | None) -> Counts:
     return counts_of(await database.run(FIGURES, now, None))
 
 
+async def summed(database: Database) -> Sums:
+    """What was sent and accounted for."""
+    return counts_of(await database.run(SUMS)).sums
+
+
 async def sum_up(database: Database, limit: int) -> None:
     """Sum up to so many lines of the tally. Nobody who adds one waits for it."""
     await database.run(SUM_UP, limit)
@@ -108,7 +119,7 @@ async def sum_up(database: Database, limit: int) -> None:
 
 
 def counts_of(rows: Sequence[Sequence[Any]], most: int | None = None) -> Counts:
-    """From the columns of FIGURES, `most` being how many of a backlog were counted; rows of other kinds count for nothing here."""
+    """From the columns of FIGURES, or of SUMS alone, `most` being how many of a backlog were counted; rows of other kinds count for nothing here."""
     kinds = kinds_of(rows)
     applied = kinds["applied"]
     given_up = Counter({(consumer, topic): skipped for consumer, topic, _, skipped, _ in applied})
@@ -130,7 +141,6 @@ def counts_of(rows: Sequence[Sequence[Any]], most: int | None = None) -> Counts:
     sent = {topic: number for topic, _, number, *_ in kinds["sent"]}
     topics = sorted({*backlog, *sent, *stuck})
     unsent = {topic: backlog.get(topic, 0) + stuck.get(topic, 0) for topic in topics}
-    ((since, lately, runs, ahead, _),) = kinds["runs"]
     return Counts(
         committed={topic: unsent[topic] + sent.get(topic, 0) for topic in topics},
         unsent=_without_zeros(unsent),
@@ -143,7 +153,11 @@ def counts_of(rows: Sequence[Sequence[Any]], most: int | None = None) -> Counts:
         lost={(consumer, topic): number for consumer, topic, number, *_ in kinds["lost"]},
         overdue={(consumer, topic): number for consumer, topic, number, *_ in kinds["overdue"]},
         timers=sum(number for _, _, number, *_ in kinds["timer "]),
-        notes=run_notes(runs, since, lately=bool(lately), ahead=bool(ahead)),
+        notes=[
+            note
+            for since, lately, runs, ahead, _ in kinds["runs"]
+            for note in run_notes(runs, since, lately=bool(lately), ahead=bool(ahead))
+        ],
         estimated=estimated,
     )
 

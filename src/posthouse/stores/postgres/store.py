@@ -27,6 +27,7 @@ from posthouse.store import (
     OutboxTable,
     Parameters,
     Restoration,
+    Sums,
     TimerTable,
     Transaction,
     VersionUsageTable,
@@ -41,7 +42,7 @@ from posthouse.store.streams import StreamTable
 from posthouse.stores.postgres.actions import PostgresActions
 from posthouse.stores.postgres.changes import Changes
 from posthouse.stores.postgres.checks import LISTENING, PostgresChecks
-from posthouse.stores.postgres.counting import counted
+from posthouse.stores.postgres.counting import counted, summed
 from posthouse.stores.postgres.database import RUNTIME_CONNECTIONS, Database, Settings
 from posthouse.stores.postgres.gauging import gauged
 from posthouse.stores.postgres.handler_transaction import HandlerSessions, HandlerTransaction
@@ -271,6 +272,9 @@ class PostgresStore:
 
     async def counts(self) -> Counts:
         return await counted(self._database, None if self._clock is None else self._clock.now())
+
+    async def sums(self) -> Sums:
+        return await summed(self._database)
 
     async def gauges(self, *, timeout: float = 5.0) -> Gauges:
         return await gauged(self._database, None if self._clock is None else self._clock.now(), timeout)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from posthouse.errors import StoreUnavailable
 from posthouse.local.sqlite import mapped
-from posthouse.store import Counts, Gauges
+from posthouse.store import Counts, Gauges, Sums
 from posthouse.store.sagas import NOT_OVER
 from posthouse.stores.sqlite.projections import GENERATIONS, generation_of
 
@@ -146,6 +146,22 @@ def counts(connection: sqlite3.Connection, now: float, most: int = -1) -> Counts
         lost={(consumer, topic): number for consumer, topic, number in read(LOST)},
         timers=sum(number for kind, *_, number in tally if kind == "timer"),
         estimated=estimated,
+    )
+
+
+def sums(connection: sqlite3.Connection) -> Sums:
+    """What was sent and accounted for."""
+    read = connection.execute
+    held = {(name, topic, state): number for kind, name, topic, state, number in read(TALLY) if kind == "held"}
+    strange = _taken(held, "strange")
+    accounted = Counter({(consumer, topic): applied + skipped for consumer, topic, applied, skipped in read(APPLIED)})
+    for (consumer, topic, _), number in held.items():
+        accounted[consumer, topic] += number
+    accounted.update({(consumer, topic): number for consumer, topic, number in read(LOST)})
+    return Sums(
+        sent={topic: number for topic, number in read(SENT) if number},
+        accounted={place: number for place, number in accounted.items() if number},
+        strange=strange,
     )
 
 

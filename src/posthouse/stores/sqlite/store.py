@@ -27,6 +27,7 @@ from posthouse.store import (
     OutboxTable,
     Parameters,
     Restoration,
+    Sums,
     TimerTable,
     Transaction,
     VersionUsageTable,
@@ -40,7 +41,7 @@ from posthouse.store.streams import StreamTable
 from posthouse.stores.sessions import comes_from, module_of, refusal, shape_of
 from posthouse.stores.sessions.sqlite3 import SessionConnection
 from posthouse.stores.sqlite.actions import SqliteActions
-from posthouse.stores.sqlite.counting import counts, gauges, looked
+from posthouse.stores.sqlite.counting import counts, gauges, looked, sums
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
 from posthouse.stores.sqlite.held import SqliteHeld
 from posthouse.stores.sqlite.inbox import SqliteInbox
@@ -198,6 +199,9 @@ class SqliteStore:
 
     async def counts(self) -> Counts:
         return await self._look(partial(counts, now=self._clock.now()))
+
+    async def sums(self) -> Sums:
+        return await self._look(sums)
 
     async def gauges(self, *, timeout: float = 5.0) -> Gauges:
         return await self._look(partial(gauges, now=self._clock.now()), timeout)

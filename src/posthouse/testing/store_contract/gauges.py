@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
-from posthouse.store import BLOCKING, HeldFilter, HeldState, Store, Timer, Transaction
+from posthouse.store import BLOCKING, HeldFilter, HeldState, Store, Sums, Timer, Transaction
 from posthouse.store.projections import Generation
 from posthouse.store.sagas import SagaStatus
 from posthouse.store.schedules import ScheduleRow
@@ -45,8 +45,25 @@ class GaugeContract(StoreFixtures):
         gauges = await store.gauges()
         assert gauges.counts == await store.counts()
         assert gauges.counts.unsent == {TOPIC: 2, "shop.others": 1}
+        assert gauges.counts.sums == await store.sums()
         assert sum(gauges.counts.held.values()) + sum(gauges.counts.strange.values()) == 3
         assert not gauges.counts.estimated
+
+    async def test_the_sums_are_what_was_sent_and_what_consumers_have_accounted_for(self, store: Store) -> None:
+        assert await store.sums() == Sums(sent={}, accounted={}, strange={})
+        await add(store, row("a"), row("b"), row(None, topic="shop.others"))
+        await drain(store)
+        await add(store, row("c"))
+        await claim(store, entry(1))
+        await hold(store, held(entry(5), "gap"), held(entry(1, key="other"), "dead"))
+        await hold(store, replace(held(entry(None), "skipped"), type="shop.paid.v1"))
+        await hold(store, replace(held(entry(None), "quarantined"), type=""))
+        async with store.begin() as tx:
+            assert await store.inbox.accept_loss(tx, CONSUMER, TOPIC, seen=0, lost=7)
+        sums = await store.sums()
+        assert sums.sent == {TOPIC: 2, "shop.others": 1}
+        assert (sum(sums.accounted.values()), sum(sums.strange.values())) == (1 + 3 + 7, 1)
+        assert sums == (await store.counts()).sums == (await store.gauges()).counts.sums
 
     async def test_the_oldest_of_each_state_is_as_old_as_it_has_been_held(self, store: Store) -> None:
         await hold(store, held(entry(2), "gap"))
@@ -176,6 +193,7 @@ async def tallied(store: Store) -> Mapping[object, int]:
     """What `counts` says of held events and timers."""
     counts = (await store.gauges()).counts
     assert counts == await store.counts()
+    assert counts.sums == await store.sums()
     found: Counter[object] = Counter({"timers": counts.timers})
     found.update(counts.held)
     found.update({(*place, "strange"): number for place, number in counts.strange.items()})
