@@ -61,6 +61,23 @@ async def test_rows_that_come_and_go_in_bulk_are_one_line_each_of_their_kind(
     assert await differences(session) == []
 
 
+async def test_housekeeping_leaves_no_line_of_what_was_counted_however_fast_they_come(
+    store: PostgresStore, session: Any
+) -> None:
+    """Every look reads what was not summed up yet."""
+    await session.execute(
+        "INSERT INTO posthouse.applied_count SELECT 'c', 't' || n % 3, 1, 0 FROM generate_series(1, 3500) n"
+    )
+    await session.execute(
+        "INSERT INTO posthouse.tally_change SELECT 'held', 'c', 't', 'dead', n % 2 FROM generate_series(1, 3500) n"
+    )
+    before = await store.sums()
+    await store.inbox.purge(3600.0, 1000)
+    for table in ("applied_count", "tally_change"):
+        assert await session.fetchval(f"SELECT count(*) FROM posthouse.{table}") == 0, table
+    assert await store.sums() == before
+
+
 async def test_a_table_that_is_copied_into_or_truncated_is_counted(store: PostgresStore, session: Any) -> None:
     await session.execute(COPIED, 30)
     await store.inbox.purge(3600.0, 10_000)

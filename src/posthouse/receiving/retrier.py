@@ -169,10 +169,11 @@ class Retrier:
         self._executor.due.set()
 
     async def _alarm(self) -> None:
-        """Say once per process that a number is missing for too long."""
-        for gap in await self._executor.store.held.overdue_gaps(self._executor.consumer):
-            if gap.id not in self._alarmed:
-                self._alarmed.add(gap.id)
+        """Say once per process that a number is missing for too long; of very many, those first that have waited longest."""
+        overdue = await self._executor.store.held.overdue_gaps(self._executor.consumer)
+        told, self._alarmed = self._alarmed, {gap.id for gap in overdue}
+        for gap in overdue:
+            if gap.id not in told:
                 with during(self._executor.concerning(gap)):
                     log.error(
                         "%s: key %s of %s has waited %.0f s for a number before %s that never came: see `posthouse held show TARGET %d`",

@@ -104,6 +104,7 @@ class HeldTable(Protocol):
         """Held events by id."""
         ...
 
-    async def overdue_gaps(self, consumer: str) -> Sequence[HeldEvent]:
-        """Gap events whose `next_at` (the deadline of the gap) has passed: they are for an alarm."""
+    async def overdue_gaps(self, consumer: str, *, limit: int = 100) -> Sequence[HeldEvent]:
+        """Gap events whose `next_at` (the deadline of the gap) has passed, those first that have waited longest: they are for an
+        alarm."""
         ...

@@ -85,14 +85,29 @@ UNION ALL SELECT 'runs', to_char(m.run_since, 'YYYY-MM-DD HH24:MI:SS TZH:TZM'),
 FROM posthouse.meta m
 """
 
-# Clear away lines and keep their sum.
+# Clear away lines of what was applied and keep their sum …
+SUM_UP_APPLIED = """
+WITH gone AS (
+    DELETE FROM posthouse.applied_count WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM posthouse.applied_count t LIMIT $1 FOR UPDATE SKIP LOCKED))
+    RETURNING consumer, topic, applied, skipped
+), kept AS (
+    INSERT INTO posthouse.applied AS a (consumer, topic, applied, skipped)
+    SELECT consumer, topic, sum(applied), sum(skipped) FROM gone GROUP BY consumer, topic ORDER BY consumer, topic
+    ON CONFLICT (consumer, topic) DO UPDATE
+    SET applied = a.applied + excluded.applied, skipped = a.skipped + excluded.skipped)
+SELECT count(*) FROM gone
+"""
+
+# … and those of the tally.
 SUM_UP = """
 WITH gone AS (
     DELETE FROM posthouse.tally_change WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM posthouse.tally_change t LIMIT $1 FOR UPDATE SKIP LOCKED))
-    RETURNING kind, name, topic, state, number)
-INSERT INTO posthouse.tally AS t (kind, name, topic, state, number)
-SELECT kind, name, topic, state, sum(number) FROM gone GROUP BY kind, name, topic, state ORDER BY kind, name, topic, state
-ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = t.number + excluded.number
+    RETURNING kind, name, topic, state, number
+), kept AS (
+    INSERT INTO posthouse.tally AS t (kind, name, topic, state, number)
+    SELECT kind, name, topic, state, sum(number) FROM gone GROUP BY kind, name, topic, state ORDER BY kind, name, topic, state
+    ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = t.number + excluded.number)
+SELECT count(*) FROM gone
 """
 
 # Whoever came to nothing is not remembered.
@@ -113,8 +128,10 @@ async def summed(database: Database) -> Sums:
 
 
 async def sum_up(database: Database, limit: int) -> None:
-    """Sum up to so many lines of the tally. Nobody who adds one waits for it."""
-    await database.run(SUM_UP, limit)
+    """Sum up all lines, so many at a time, since every look reads those that are left. Nobody who adds one waits for it."""
+    for statement in (SUM_UP_APPLIED, SUM_UP):
+        while (await database.run(statement, limit)).scalar() == limit:
+            pass
     await database.run(FORGET, limit)
 
 

@@ -115,7 +115,7 @@ WHERE {{asked}} ORDER BY e.id LIMIT $2
 FIND_OF_KINDS = f"SELECT {COLUMNS} FROM posthouse.held_of_kinds($1, $2, {{kinds}}) e ORDER BY e.id"
 
 # Gaps that lasted too long.
-OVERDUE = f"SELECT {COLUMNS} FROM posthouse.held e WHERE e.consumer = $1 AND e.state = 'gap' AND e.next_at <= {NOW_SECOND} ORDER BY e.id"
+OVERDUE = f"SELECT {COLUMNS} FROM posthouse.held e WHERE e.consumer = $1 AND e.state = 'gap' AND e.next_at <= {NOW_SECOND} ORDER BY e.next_at, e.id LIMIT $3"
 
 
 class PostgresHeld:
@@ -157,8 +157,8 @@ class PostgresHeld:
         sql, parameters = find_held(wanted, after=after, limit=limit)
         return [held_event(columns) for columns in await self._database.run(sql, *parameters)]
 
-    async def overdue_gaps(self, consumer: str) -> Sequence[HeldEvent]:
-        return [held_event(columns) for columns in await self._database.run(OVERDUE, consumer, self._now())]
+    async def overdue_gaps(self, consumer: str, *, limit: int = 100) -> Sequence[HeldEvent]:
+        return [held_event(columns) for columns in await self._database.run(OVERDUE, consumer, self._now(), limit)]
 
     def _now(self) -> float | None:
         """The time, or None for the database's own clock."""

@@ -79,18 +79,6 @@ WITH clock AS MATERIALIZED (
 SELECT count(*) FROM gone
 """
 
-# Clear away the lines of the applied_count and keep their sum.
-SUM_UP = """
-WITH gone AS (
-    DELETE FROM posthouse.applied_count WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM posthouse.applied_count t LIMIT $1 FOR UPDATE SKIP LOCKED))
-    RETURNING consumer, topic, applied, skipped)
-INSERT INTO posthouse.applied AS a (consumer, topic, applied, skipped)
-SELECT consumer, topic, sum(applied), sum(skipped) FROM gone GROUP BY consumer, topic ORDER BY consumer, topic
-ON CONFLICT (consumer, topic) DO UPDATE
-SET applied = a.applied + excluded.applied, skipped = a.skipped + excluded.skipped
-"""
-
-
 # What never came is lost.
 ACCEPT_LOSS = """
 INSERT INTO posthouse.loss AS l (consumer, topic, lost) SELECT $1::text, $2::text, $4::bigint
@@ -143,7 +131,6 @@ class PostgresInbox:
         return untyped(rows.scalar()) if rows else None
 
     async def purge(self, age: float, limit: int) -> int:
-        await self._database.run(SUM_UP, limit)
         await sum_up(self._database, limit)
         now = None if self._clock is None else self._clock.now()
         return int(untyped((await self._database.run(PURGE, now, age, limit)).scalar()))

@@ -92,7 +92,7 @@ WHERE consumer = ? AND topic = ? AND tenant = ? AND key = ? AND sequence = ?
 """
 
 # Gaps that lasted too long.
-OVERDUE = f"SELECT {COLUMNS} FROM posthouse_held WHERE consumer = ? AND state = 'gap' AND next_at <= ? ORDER BY id"
+OVERDUE = f"SELECT {COLUMNS} FROM posthouse_held WHERE consumer = ? AND state = 'gap' AND next_at <= ? ORDER BY next_at, id LIMIT ?"
 
 
 class SqliteHeld:
@@ -205,8 +205,9 @@ class SqliteHeld:
         sql = f"SELECT {COLUMNS} FROM posthouse_held WHERE {' AND '.join(conditions)} ORDER BY id LIMIT ?"
         return [held_event(columns) for columns in await self._database.select(sql, (*parameters, limit))]
 
-    async def overdue_gaps(self, consumer: str) -> Sequence[HeldEvent]:
-        return [held_event(columns) for columns in await self._database.select(OVERDUE, (consumer, self._clock.now()))]
+    async def overdue_gaps(self, consumer: str, *, limit: int = 100) -> Sequence[HeldEvent]:
+        overdue = await self._database.select(OVERDUE, (consumer, self._clock.now(), limit))
+        return [held_event(columns) for columns in overdue]
 
     async def _count(self, tx: Transaction, event: HeldEvent, difference: int) -> None:
         """Keep the head's count of waiting events in step."""

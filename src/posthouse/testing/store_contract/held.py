@@ -252,6 +252,15 @@ class HeldContract(StoreFixtures):
         assert overdue.entry.sequence == 2
         assert await store.held.next_due(CONSUMER) is None, "it was alarmed, and nobody looks for it again"
 
+    async def test_of_many_gaps_past_their_deadline_those_that_waited_longest_are_told(self, store: Store) -> None:
+        at = self.clock.now()
+        for number in range(4):
+            gap = held(entry(2, key=f"k{number}"), "gap")
+            await hold(store, msgspec.structs.replace(gap, next_at=at + 10 - number))
+        await self.later(10)
+        told = await store.held.overdue_gaps(CONSUMER, limit=3)
+        assert [gap.entry.key for gap in told] == ["k3", "k2", "k1"]
+
     async def test_what_is_written_is_due_so_many_seconds_after_by_the_clock_of_the_store(self, store: Store) -> None:
         await hold(store, msgspec.structs.replace(held(entry(1), "retrying"), after=10.0, next_at=1.0))
         (found,) = await store.held.find(HeldFilter())
