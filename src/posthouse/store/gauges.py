@@ -46,6 +46,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """Frames in which no event could be read, quarantined or skipped, per (consumer, topic). Nobody knows whether a producer ever
     committed them: they are counted neither as held nor as skipped."""
     timers: int
+    strange_skipped: Mapping[tuple[str, str], int] = {}
+    """Of these frames, the skipped ones."""
     overdue: Mapping[tuple[str, str], int] = {}
     """Of the held ones, those that wait at a gap whose deadline has passed, per (consumer, topic)."""
     lost: Mapping[tuple[str, str], int] = {}

@@ -83,8 +83,8 @@ def consumer_figures(figures: Figures, owners: Owners, gauges: Gauges, lines: Se
         figures.add("consumer_given_up_total", counts.lost.get((group, topic), 0), labels, reason="lost")
         for state in STATES:
             figures.add("held", counts.held.get((group, topic, state), 0), labels, state=state)
-        if (group, "quarantined") in gauges.held_oldest:  # else all of them were given up
-            figures.add("held", counts.strange.get((group, topic), 0), labels, state="quarantined")
+        unreadable = counts.strange.get((group, topic), 0) - counts.strange_skipped.get((group, topic), 0)
+        figures.add("held", unreadable, labels, state="quarantined")
     for group in {group for group, _ in lines} | {group for group, _ in gauges.held_oldest}:
         for state in STATES:
             age = gauges.held_oldest.get((group, state), 0.0)

@@ -184,11 +184,14 @@ async def test_every_held_state_has_a_number_and_an_age() -> None:
             one = held(entry(number + 1, topic="shop.order", key=state), state)
             one = msgspec.structs.replace(one, consumer="ledger", first_at=now - 10 * (number + 1), next_at=now - 5)
             await hold(store, one)
+        await hold(store, msgspec.structs.replace(held(entry(None, topic="shop.order"), "skipped"), consumer="ledger"))
         await stop(harness)
         found = await look(standing_of(shop, ledger))
         line = {"service": "ledger", "consumer": "ledger", "topic": "shop.order"}
         for number, state in enumerate(STATES):
-            assert found.one("held", **line, state=state) == 1, "the quarantined one is not even readable"
+            assert found.one("held", **line, state=state) == 1, (
+                "the quarantined one is not even readable, nor is one that was skipped"
+            )
             assert found.one("held_oldest_seconds", consumer="ledger", state=state) == 10 * (number + 1)
         assert found.one("held_runnable_seconds", consumer="ledger") == 5
         harness.clock._now += 60

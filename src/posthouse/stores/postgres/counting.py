@@ -20,6 +20,9 @@ MOST = 10_000
 GAPS = 100
 """Gaps of a consumer past their deadline that are counted at every look."""
 
+STRANGE = ("strange quarantined", "strange skipped")
+"""States in the tally of held frames in which no event could be read."""
+
 # Rows that were written after a shard was last dealt with, in a snapshot `seen`: by transactions that came later, or that were
 # open then. Both are found by index, so that what was sent is never read.
 LATER = "FROM posthouse.outbox p WHERE p.shard = l.number AND p.xid >= pg_snapshot_xmax(l.seen)"
@@ -141,15 +144,18 @@ def counts_of(rows: Sequence[Sequence[Any]], most: int | None = None) -> Counts:
     applied = kinds["applied"]
     given_up = Counter({(consumer, topic): skipped for consumer, topic, _, skipped, _ in applied})
     held: dict[tuple[str, str, HeldState], int] = {}
-    strange: dict[tuple[str, str], int] = {}
+    strange: Counter[tuple[str, str]] = Counter()
+    strange_skipped: dict[tuple[str, str], int] = {}
     stuck: Counter[str] = Counter()
     for what, found in kinds.items():
         kind, _, state = what.partition(" ")
         for name, topic, number, *_ in found if kind in ("held", "stuck") else ():
             if kind == "stuck":
                 stuck[topic] += number
-            elif state == "strange":
-                strange[name, topic] = number
+            elif state in STRANGE:
+                strange[name, topic] += number
+                if state == STRANGE[1]:
+                    strange_skipped[name, topic] = number
             elif state == "skipped":
                 given_up[name, topic] += number
             else:
@@ -166,7 +172,8 @@ def counts_of(rows: Sequence[Sequence[Any]], most: int | None = None) -> Counts:
         applied=_without_zeros({(consumer, topic): number for consumer, topic, number, *_ in applied}),
         skipped=+given_up,
         held=held,
-        strange=strange,
+        strange=dict(strange),
+        strange_skipped=strange_skipped,
         lost={(consumer, topic): number for consumer, topic, number, *_ in kinds["lost"]},
         overdue={(consumer, topic): number for consumer, topic, number, *_ in kinds["overdue"]},
         timers=sum(number for _, _, number, *_ in kinds["timer "]),

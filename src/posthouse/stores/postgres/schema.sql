@@ -119,7 +119,7 @@ CREATE TABLE posthouse.tally_change (
     kind text NOT NULL,  -- held, stuck, timer, saga; or ended, which only grows
     name text NOT NULL,  -- the consumer or the saga, else empty
     topic text NOT NULL,  -- empty for sagas and timers
-    state text NOT NULL,  -- of held ones also strange: no event could be read in it; of stuck ones refused or waiting
+    state text NOT NULL,  -- of held ones also strange, and how: no event could be read in it; of stuck ones refused or waiting
     number bigint NOT NULL  -- so many more
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000);
 

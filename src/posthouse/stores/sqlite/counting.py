@@ -118,7 +118,7 @@ def counts(connection: sqlite3.Connection, now: float, most: int = -1) -> Counts
     backlog, estimated = _backlog(connection, most)
     tally = read(TALLY).fetchall()
     held = {(name, topic, state): number for kind, name, topic, state, number in tally if kind == "held"}
-    strange = _taken(held, "strange")
+    strange, strange_skipped = _strange(held)
     applied = read(APPLIED).fetchall()
     skipped = Counter({(consumer, topic): number for consumer, topic, _, number in applied})
     skipped.update(_taken(held, "skipped"))
@@ -140,6 +140,7 @@ def counts(connection: sqlite3.Connection, now: float, most: int = -1) -> Counts
         skipped=+skipped,
         held=held,
         strange=strange,
+        strange_skipped=strange_skipped,
         overdue={
             (consumer, topic): late for consumer in gaps for topic, late in read(OVERDUE, (consumer, now, gaps_counted))
         },
@@ -153,7 +154,7 @@ def sums(connection: sqlite3.Connection) -> Sums:
     """What was sent and accounted for."""
     read = connection.execute
     held = {(name, topic, state): number for kind, name, topic, state, number in read(TALLY) if kind == "held"}
-    strange = _taken(held, "strange")
+    strange, _ = _strange(held)
     accounted = Counter({(consumer, topic): applied + skipped for consumer, topic, applied, skipped in read(APPLIED)})
     for (consumer, topic, _), number in held.items():
         accounted[consumer, topic] += number
@@ -209,6 +210,14 @@ def _backlog(connection: sqlite3.Connection, most: int) -> tuple[Mapping[str, in
 def _taken(held: dict[Any, int], state: str) -> dict[tuple[str, str], int]:
     """Those in a state, which are not among the held ones any more."""
     return {place[:2]: held.pop(place) for place in list(held) if place[2] == state}
+
+
+def _strange(held: dict[Any, int]) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], int]]:
+    """Frames in which no event could be read, and the skipped ones of them; neither are among the held ones any more."""
+    skipped = _taken(held, "strange skipped")
+    both = Counter(_taken(held, "strange quarantined"))
+    both.update(skipped)
+    return dict(both), skipped
 
 
 def _held_oldest(connection: sqlite3.Connection, now: float, kinds: Collection[Any]) -> dict[Any, float]:

@@ -197,6 +197,7 @@ async def tallied(store: Store) -> Mapping[object, int]:
     found: Counter[object] = Counter({"timers": counts.timers})
     found.update(counts.held)
     found.update({(*place, "strange"): number for place, number in counts.strange.items()})
+    found.update({(*place, "strange skipped"): number for place, number in counts.strange_skipped.items()})
     found.update({(*place, "skipped"): number for place, number in counts.skipped.items()})
     return +found
 
@@ -210,6 +211,7 @@ async def there(store: Store) -> Mapping[object, int]:
         for one in page:
             strange = one.type == "" and one.state in ("quarantined", "skipped")
             found[one.consumer, one.entry.topic, "strange" if strange else one.state] += 1
+            found[one.consumer, one.entry.topic, "strange skipped"] += strange and one.state == "skipped"
     found["timers"] = len(await store.timers.pending(limit=1000))
     return +found
 

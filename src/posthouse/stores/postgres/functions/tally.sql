@@ -10,7 +10,7 @@ $$;
 CREATE FUNCTION posthouse.counted() RETURNS TABLE (kind text, name text, topic text, state text, number bigint)
 LANGUAGE sql STABLE AS $$
     SELECT 'held', h.consumer, h.topic,
-        CASE WHEN h.type = '' AND h.state IN ('quarantined', 'skipped') THEN 'strange' ELSE h.state END, count(*)
+        CASE WHEN h.type = '' AND h.state IN ('quarantined', 'skipped') THEN 'strange ' || h.state ELSE h.state END, count(*)
     FROM posthouse.held h GROUP BY 1, 2, 3, 4
     UNION ALL SELECT 'stuck', '', s.topic, CASE WHEN s.quarantined THEN 'refused' ELSE 'waiting' END, count(*)
     FROM posthouse.stuck s GROUP BY 1, 2, 3, 4
@@ -39,7 +39,7 @@ CREATE FUNCTION posthouse.tally_held() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO posthouse.tally_change (kind, name, topic, state, number)
     SELECT 'held', c.consumer, c.topic,
-        CASE WHEN c.type = '' AND c.state IN ('quarantined', 'skipped') THEN 'strange' ELSE c.state END,
+        CASE WHEN c.type = '' AND c.state IN ('quarantined', 'skipped') THEN 'strange ' || c.state ELSE c.state END,
         CASE TG_OP WHEN 'INSERT' THEN count(*) ELSE -count(*) END
     FROM changed c GROUP BY 2, 3, 4;
     RETURN NULL;
@@ -49,7 +49,7 @@ CREATE FUNCTION posthouse.tally_held_change() RETURNS trigger LANGUAGE plpgsql A
 BEGIN
     INSERT INTO posthouse.tally_change (kind, name, topic, state, number)
     SELECT 'held', c.consumer, c.topic,
-        CASE WHEN c.type = '' AND c.state IN ('quarantined', 'skipped') THEN 'strange' ELSE c.state END, c.number
+        CASE WHEN c.type = '' AND c.state IN ('quarantined', 'skipped') THEN 'strange ' || c.state ELSE c.state END, c.number
     FROM (VALUES (OLD.consumer, OLD.topic, OLD.state, OLD.type, -1), (NEW.consumer, NEW.topic, NEW.state, NEW.type, 1))
         AS c (consumer, topic, state, type, number);
     RETURN NULL;

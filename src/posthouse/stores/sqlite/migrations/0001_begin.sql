@@ -239,20 +239,20 @@ CREATE TABLE posthouse_tally (
 ) WITHOUT ROWID;
 
 CREATE TRIGGER posthouse_tally_held_added AFTER INSERT ON posthouse_held BEGIN
-    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('held', new.consumer, new.topic, iif(new.type = '' AND new.state IN ('quarantined', 'skipped'), 'strange', new.state), 1)
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('held', new.consumer, new.topic, iif(new.type = '' AND new.state IN ('quarantined', 'skipped'), 'strange ' || new.state, new.state), 1)
     ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
 END;
 
 CREATE TRIGGER posthouse_tally_held_gone AFTER DELETE ON posthouse_held BEGIN
-    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('held', old.consumer, old.topic, iif(old.type = '' AND old.state IN ('quarantined', 'skipped'), 'strange', old.state), -1)
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('held', old.consumer, old.topic, iif(old.type = '' AND old.state IN ('quarantined', 'skipped'), 'strange ' || old.state, old.state), -1)
     ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
 END;
 
 CREATE TRIGGER posthouse_tally_held_changed AFTER UPDATE ON posthouse_held
 WHEN (old.consumer, old.topic, old.state, old.type) <> (new.consumer, new.topic, new.state, new.type) BEGIN
-    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('held', old.consumer, old.topic, iif(old.type = '' AND old.state IN ('quarantined', 'skipped'), 'strange', old.state), -1)
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('held', old.consumer, old.topic, iif(old.type = '' AND old.state IN ('quarantined', 'skipped'), 'strange ' || old.state, old.state), -1)
     ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
-    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('held', new.consumer, new.topic, iif(new.type = '' AND new.state IN ('quarantined', 'skipped'), 'strange', new.state), 1)
+    INSERT INTO posthouse_tally (kind, name, topic, state, number) VALUES ('held', new.consumer, new.topic, iif(new.type = '' AND new.state IN ('quarantined', 'skipped'), 'strange ' || new.state, new.state), 1)
     ON CONFLICT (kind, name, topic, state) DO UPDATE SET number = number + excluded.number;
 END;
 
