@@ -14,8 +14,9 @@ from benchmarks.postgres.server import BenchServer
 from benchmarks.reading import Reading, Scale, at_most
 from posthouse.store import HeldFilter
 from posthouse.stores.postgres import PostgresStore
-from posthouse.stores.postgres.counting import MOST
+from posthouse.stores.postgres.counting import MOST, SUMS
 from posthouse.stores.postgres.gauging import LIMIT, STANDING
+from posthouse.watch.standing import READINGS
 
 AT_ONCE = 500_000
 UNSENT = 1_000_000
@@ -46,6 +47,17 @@ SELECT n % 16, 'shop.topic-' || n % 3, 't', 1, 'event-' || n, '{}' FROM generate
 """
 
 
+# Lines that housekeeping has not summed up yet: those of 10 s at 500 events a second.
+APPLY = """
+INSERT INTO posthouse.applied_count (consumer, topic, applied, skipped)
+SELECT 'consumer-' || n % 20, 'shop.topic-' || n % 3, 1, 0 FROM generate_series(1, $1::bigint) n
+"""
+LINES = 5_000
+SUMMED = 2 * READINGS - 1
+"""So often are the sums read at one look while events move: before and after each reading of the broker, where all figures are
+the first end."""
+
+
 async def scrape(server: BenchServer, scale: Scale) -> list[Reading]:
     """One reading of all figures of a store in which 1,000,000 events are held, in milliseconds of the database."""
     return await _scraped(server, scale, 1_000_000)
@@ -69,6 +81,8 @@ async def _scraped(server: BenchServer, scale: Scale, usual: int) -> list[Readin
         listing = await _listed(url, rounds)
         await connection.execute(COMMIT, scale.count(UNSENT))
         behind, also_whole = await _looked(connection, rounds)
+        await connection.execute(APPLY, LINES)
+        summing, of_sums = await _looked(connection, rounds, SUMS)
         await connection.close()
     held = f"scrape with {count:,} held"
     return [
@@ -82,7 +96,9 @@ async def _scraped(server: BenchServer, scale: Scale, usual: int) -> list[Readin
             unit="ms",
         ),
         at_most(f"{held} and {scale.count(UNSENT):,} unsent", behind, MOST_MILLISECONDS, "ms"),
-        at_most("large tables that a scrape reads whole", len(whole | also_whole), 0, "tables"),
+        at_most("the sums that the equation is read from", summing, MOST_MILLISECONDS, "ms"),
+        at_most("a whole look while events move", behind + SUMMED * summing, MOST_MILLISECONDS, "ms"),
+        at_most("large tables that a scrape reads whole", len(whole | also_whole | of_sums), 0, "tables"),
         at_most(f"a page of the dead among {count:,} held", listing, MOST_MILLISECONDS, "ms"),
     ]
 
@@ -98,14 +114,15 @@ async def _hold(connection: Any, count: int) -> None:
     await connection.execute("VACUUM ANALYZE posthouse.held", timeout=600)
 
 
-async def _looked(connection: Any, rounds: int) -> tuple[float, set[str]]:
-    """Milliseconds that the server takes to plan and run the statements of a scrape, the median; and tables that were read whole."""
+async def _looked(connection: Any, rounds: int, statement: str = STANDING) -> tuple[float, set[str]]:
+    """Milliseconds that the server takes to plan and run a statement of a scrape, the median; and tables that were read whole."""
+    parameters = (None, MOST) if statement == STANDING else ()
     taken, whole = [], set[str]()
     for _ in range(rounds + 1):
         async with connection.transaction(readonly=True):
             await connection.fetch(LIMIT, "600000")
             said = await connection.fetchval(
-                f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {STANDING}", None, MOST
+                f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {statement}", *parameters
             )
         found = json.loads(said)[0]
         taken.append(found["Planning Time"] + found["Execution Time"])

@@ -175,7 +175,21 @@ async def test_a_row_is_as_old_as_its_writing_not_as_its_transaction(store: Post
     assert (written - began).total_seconds() >= 0.3
     await session.execute("UPDATE posthouse.outbox SET written_at = now() - interval '1 hour'")
     assert 3600 <= (await store.gauges()).oldest_unsent < 3660
-    await add(store, row("a"))
+    await add(store, row("a"), row("b", topic="shop.others"))
+    gauges = await store.gauges()
+    assert 3600 <= gauges.oldest_unsent < 3660
+    assert gauges.unsent_oldest["shop.others"] < 60, "each topic has an age of its own"
+
+
+async def test_a_transaction_that_was_open_for_long_does_not_hide_what_has_waited_longer(
+    store: PostgresStore, session: Any
+) -> None:
+    """Its number is older than that of what was written and committed meanwhile."""
+    async with session.transaction():
+        await session.execute("SELECT pg_current_xact_id()")
+        await add(store, row("a"))
+        await store.outbox.append(store.join(session), [row("a")])
+    await session.execute("UPDATE posthouse.outbox SET written_at = now() - interval '1 hour' WHERE sequence = 1")
     assert 3600 <= (await store.gauges()).oldest_unsent < 3660
 
 

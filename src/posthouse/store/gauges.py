@@ -87,10 +87,9 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     """What the store's clock said, in seconds since 1970."""
     counts: Counts
-    oldest_unsent: float = 0.0
-    """How long ago the oldest row was written that no relay has passed."""
-    oldest_stuck: float = 0.0
-    """How long ago the first refusal was of those rows that are stuck."""
+    unsent_oldest: Mapping[str, float] = {}
+    """How long ago the oldest row was written that no relay has passed, or first refused that the broker may still take, per topic;
+    of a long backlog, of those rows that were counted."""
     held_oldest: Mapping[tuple[str, HeldState], float] = {}
     """How long ago the first of them was held, per (consumer, state); skipped ones aside."""
     held_runnable: Mapping[str, float] = {}
@@ -119,6 +118,11 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     """How many runs of the server relays have seen; 0 where there is no server."""
     connections: Connections | None = None
     """None where there is no server."""
+
+    @property
+    def oldest_unsent(self) -> float:
+        """The age of the oldest row of all topics."""
+        return max(self.unsent_oldest.values(), default=0.0)
 
 
 def _without_zeros(figures: Mapping[T, int]) -> dict[T, int]:

@@ -49,7 +49,7 @@ class Way:
         waiting = 0 if counts is None else counts.unsent.get(topic, 0) - counts.refused.get(topic, 0)
         self.events = None if progress.uncounted else progress.pending + waiting
         if oldest is not None and waiting > 0 and producer is not None:
-            oldest = max(oldest, producer.oldest_unsent)
+            oldest = max(oldest, producer.unsent_oldest.get(topic, 0.0))
         self.seconds = oldest
 
 

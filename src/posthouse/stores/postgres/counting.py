@@ -41,24 +41,25 @@ FROM posthouse.outbox p WHERE p.id > b.last_id AND p.id <= b.hi_id AND pg_visibl
         WHERE k.number = p.shard AND k.backlog = b.number AND NOT pg_visible_in_snapshot(p.xid, k.s1))
 """
 
-# What waits in the outbox, per topic: all of it, or as many as the second parameter says.
+# What waits in the outbox, per topic, and how long ago the oldest was written, by the clock that wrote it: all of it, or as many
+# as the second parameter says.
 UNSENT = f"""
-SELECT 'backlog', w.topic, '', count(*), 0, 0 FROM (
-    (SELECT o.topic FROM {SHARDS} CROSS JOIN LATERAL (SELECT p.topic {LATER} UNION ALL SELECT p.topic {OPEN_THEN}) o
-        LIMIT $2::bigint)
+SELECT 'backlog', w.topic, '', count(*), 0, extract(epoch FROM clock_timestamp() - min(w.written_at))::double precision FROM (
+    (SELECT o.* FROM {SHARDS} CROSS JOIN LATERAL (
+        SELECT p.topic, p.written_at {LATER} UNION ALL SELECT p.topic, p.written_at {OPEN_THEN}) o LIMIT $2::bigint)
     UNION ALL
-    (SELECT o.topic FROM posthouse.backlog b CROSS JOIN LATERAL (SELECT p.topic {UNREAD}) o LIMIT $2::bigint)) w
+    (SELECT o.* FROM posthouse.backlog b CROSS JOIN LATERAL (SELECT p.topic, p.written_at {UNREAD}) o LIMIT $2::bigint)) w
 GROUP BY w.topic
 """
 
-# The first of these rows in each shard, and how long ago it was written, by the clock that wrote it.
+# The first of these rows in each shard, for those that are not counted, and how long ago it was written.
 FIRST_UNSENT = f"""
-SELECT 'first', '', '', 0, o.id, extract(epoch FROM clock_timestamp() - o.written_at)::double precision
+SELECT 'first', o.topic, '', 0, o.id, extract(epoch FROM clock_timestamp() - o.written_at)::double precision
 FROM {SHARDS} CROSS JOIN LATERAL (
-    (SELECT p.id, p.written_at {LATER} ORDER BY p.xid LIMIT 1)
-    UNION ALL (SELECT p.id, p.written_at {OPEN_THEN} ORDER BY x LIMIT 1)) o
-UNION ALL SELECT 'first', '', '', 0, o.id, extract(epoch FROM clock_timestamp() - o.written_at)::double precision
-FROM posthouse.backlog b CROSS JOIN LATERAL (SELECT p.id, p.written_at {UNREAD} ORDER BY p.id LIMIT 1) o
+    (SELECT p.id, p.topic, p.written_at {LATER} ORDER BY p.xid LIMIT 1)
+    UNION ALL (SELECT p.id, p.topic, p.written_at {OPEN_THEN} ORDER BY x LIMIT 1)) o
+UNION ALL SELECT 'first', o.topic, '', 0, o.id, extract(epoch FROM clock_timestamp() - o.written_at)::double precision
+FROM posthouse.backlog b CROSS JOIN LATERAL (SELECT p.id, p.topic, p.written_at {UNREAD} ORDER BY p.id LIMIT 1) o
 """
 
 # What is kept as sums, told apart by the first column.

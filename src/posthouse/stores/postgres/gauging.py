@@ -51,7 +51,10 @@ held_kind AS (
 )
 SELECT f.* FROM ({FIGURES}) f
 UNION ALL SELECT 'at', '', '', 0, 0, c.now FROM clock c
-UNION ALL (SELECT 'oldest stuck', '', '', 0, 0, c.now - s.first_at FROM clock c, posthouse.stuck s ORDER BY s.id LIMIT 1)
+UNION ALL SELECT 'oldest stuck', t.topic, '', 0, 0, c.now - s.first_at
+FROM clock c, posthouse.tallied() t CROSS JOIN LATERAL (
+    SELECT k.first_at FROM posthouse.stuck k WHERE k.topic = t.topic AND NOT k.quarantined ORDER BY k.first_at LIMIT 1) s
+WHERE t.kind = 'stuck' AND t.state = 'waiting'
 UNION ALL SELECT 'oldest held', k.consumer, k.state, 0, 0, max(c.now - k.first_at)
 FROM clock c, held_kind k WHERE k.state <> 'skipped' GROUP BY k.consumer, k.state
 UNION ALL SELECT 'runnable', k.consumer, '', sum(e.due)::bigint, 0, max(c.now - e.next_at)
@@ -106,8 +109,7 @@ def _gauges(rows: Sequence[Sequence[Any]], share: Share) -> Gauges:
     return Gauges(
         at=age("at"),
         counts=counts_of(rows, MOST),
-        oldest_unsent=max(0.0, age("first")),
-        oldest_stuck=max(0.0, age("oldest stuck")),
+        unsent_oldest=_unsent_oldest(kinds),
         held_oldest=ages("oldest held"),
         held_runnable={consumer: seconds for (consumer, _), seconds in ages("runnable").items()},
         held_due={consumer: due for consumer, _, due, *_ in kinds["runnable"] if due},
@@ -123,6 +125,14 @@ def _gauges(rows: Sequence[Sequence[Any]], share: Share) -> Gauges:
         runs=kinds["runs"][0][2],
         connections=Connections(own=share.in_use, own_limit=share.most, used=used, limit=limit),
     )
+
+
+def _unsent_oldest(kinds: Mapping[str, Sequence[Sequence[Any]]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for what in ("backlog", "first", "oldest stuck"):
+        for topic, *_, seconds in kinds[what]:
+            found[topic] = max(found.get(topic, 0.0), seconds)
+    return found
 
 
 def _of_sagas(kinds: Mapping[str, Sequence[Sequence[Any]]], kind: str) -> dict[Any, int]:

@@ -242,6 +242,7 @@ def _outbox(metadata: MetaData) -> None:
         PrimaryKeyConstraint("tenant", "id", name="stuck_pkey"),
         Index("stuck_by_id", "id"),
         Index("stuck_by_key", "topic", "tenant", "key", "id"),
+        Index("stuck_waiting", "topic", "first_at", postgresql_where=text("NOT quarantined")),
     )
     Table(
         "sent",

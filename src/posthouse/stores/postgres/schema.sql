@@ -287,6 +287,9 @@ CREATE INDEX stuck_by_id ON posthouse.stuck (id);
 
 CREATE INDEX stuck_by_key ON posthouse.stuck (topic, tenant, key, id);
 
+-- How old the oldest is of those that the broker may still take.
+CREATE INDEX stuck_waiting ON posthouse.stuck (topic, first_at) WHERE NOT quarantined;
+
 -- How many rows the broker has accepted: they may be purged, the figure stays. One row per topic and shard, so that two
 -- relays never wait for each other here.
 CREATE TABLE posthouse.sent (

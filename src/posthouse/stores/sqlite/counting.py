@@ -55,8 +55,8 @@ GROUP BY topic
 # Events accepted as lost.
 LOST = "SELECT consumer, topic, lost FROM posthouse_loss WHERE lost <> 0"
 
-# How long ago the first refusal was, of rows that are stuck.
-OLDEST_STUCK = "SELECT ? - first_at FROM posthouse_stuck ORDER BY id LIMIT 1"
+# How long ago the first refusal was, of rows that the broker may still take.
+OLDEST_STUCK = "SELECT ? - first_at FROM posthouse_stuck WHERE topic = ? AND NOT quarantined ORDER BY first_at LIMIT 1"
 
 # The first of each kind of held event, in leaps.
 FIRST_HELD = "SELECT first_at FROM posthouse_held WHERE consumer = ? AND topic = ? AND state = ? ORDER BY id LIMIT 1"
@@ -178,8 +178,9 @@ def gauges(connection: sqlite3.Connection, now: float) -> Gauges:
     return Gauges(
         at=now,
         counts=found,
-        oldest_unsent=max((now - first for *_, first in read(BACKLOG, (1,))), default=0.0),
-        oldest_stuck=_age(read(OLDEST_STUCK, (now,))),
+        unsent_oldest=_unsent_oldest(
+            connection, now, [topic for kind, _, topic, state, _ in tally if (kind, state) == ("stuck", "waiting")]
+        ),
         held_oldest=_held_oldest(connection, now, {*found.held, *((*place, "quarantined") for place in found.strange)}),
         held_runnable=runnable,
         held_due=due,
@@ -193,6 +194,15 @@ def gauges(connection: sqlite3.Connection, now: float) -> Gauges:
         shards_free=shards - leased,
         leases=leases,
     )
+
+
+def _unsent_oldest(connection: sqlite3.Connection, now: float, stuck: Collection[str]) -> dict[str, float]:
+    """Per topic; `stuck` are those of which rows are tried again."""
+    found = {topic: max(0.0, now - written) for topic, _, _, written in connection.execute(BACKLOG, (MOST,))}
+    for topic in stuck:
+        refused = _age(connection.execute(OLDEST_STUCK, (now, topic)))
+        found[topic] = max(found.get(topic, 0.0), refused)
+    return found
 
 
 def _backlog(connection: sqlite3.Connection, most: int) -> tuple[Mapping[str, int], bool]:

@@ -33,7 +33,7 @@ class GaugeContract(StoreFixtures):
         gauges = await store.gauges()
         assert abs(gauges.at - self.clock.now()) < NEAR
         assert gauges.counts == await store.counts()
-        assert (gauges.oldest_unsent, gauges.oldest_stuck, gauges.timers_overdue) == (0.0, 0.0, 0.0)
+        assert (gauges.oldest_unsent, gauges.unsent_oldest, gauges.timers_overdue) == (0.0, {}, 0.0)
         assert (gauges.held_oldest, gauges.held_runnable, gauges.held_due) == ({}, {}, {})
         assert gauges.shards_leased == gauges.leases == 0
         assert gauges.shards_free > 0
@@ -104,14 +104,16 @@ class GaugeContract(StoreFixtures):
         assert (await store.gauges()).held_oldest == {}
 
     async def test_a_row_that_the_broker_refused_is_as_old_as_the_refusal(self, store: Store) -> None:
-        await add(store, row("a"))
+        await add(store, row("a"), row("b", topic="shop.others"))
         shards = await store.outbox.lease("r", 3600)
         poll = await store.outbox.poll(shards, 10)
-        assert await store.outbox.settle("r", poll, [stuck(poll.rows[0])])
+        refused = [stuck(one, quarantined=one.topic == "shop.others") for one in poll.rows]
+        assert await store.outbox.settle("r", poll, refused)
         await self.later(70)
         gauges = await store.gauges()
-        assert 70 <= gauges.oldest_stuck < 70 + NEAR
-        assert gauges.counts.stuck == 1
+        assert (gauges.counts.stuck, gauges.counts.refused) == (2, {"shop.others": 1})
+        assert set(gauges.unsent_oldest) == {TOPIC}, "what is refused for good goes nowhere by itself"
+        assert 70 <= gauges.unsent_oldest[TOPIC] == gauges.oldest_unsent < 70 + NEAR
 
     async def test_a_timer_that_nobody_fires_is_overdue(self, store: Store) -> None:
         async with store.begin() as tx:
@@ -138,7 +140,7 @@ class GaugeContract(StoreFixtures):
     async def test_the_oldest_row_that_is_not_sent_has_an_age_until_it_is_sent(self, store: Store) -> None:
         assert (await store.gauges()).oldest_unsent == 0.0
         await add(store, row("a"))
-        assert (await store.gauges()).oldest_unsent >= 0.0
+        assert set((await store.gauges()).unsent_oldest) == {TOPIC}
         await drain(store)
         assert (await store.gauges()).oldest_unsent == 0.0
 

@@ -73,6 +73,9 @@ CREATE TABLE posthouse_stuck (
 
 CREATE INDEX posthouse_stuck_key ON posthouse_stuck (topic, tenant, key, id);
 
+-- How old the oldest is of those that the broker may still take.
+CREATE INDEX posthouse_stuck_waiting ON posthouse_stuck (topic, first_at) WHERE NOT quarantined;
+
 -- How many rows of each topic the broker has accepted: they may be purged, the figure stays.
 CREATE TABLE posthouse_sent (
     topic TEXT PRIMARY KEY,
