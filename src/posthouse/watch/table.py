@@ -114,7 +114,7 @@ _STORE = (
         "gauge",
         "seconds",
         ("service",),
-        "How long the oldest event that is not sent has waited since it was written, or since the broker first refused it; those aside that it refused for good. 0 when none waits.",
+        "How long the oldest event that is not sent has waited since it was written, or since the broker first refused it; 0 when none waits.",
         also=Also(name="outbox_oldest_unpublished_seconds", labels={"service": "service"}),
     ),
     _store(
