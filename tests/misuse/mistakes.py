@@ -890,6 +890,15 @@ with correlated(17):
     pass""",
             "correlation=17 is int, not a text: write correlation='17'",
         ),
+        Mistake(
+            "tenant of a plain dependency",
+            """\
+def tenant_of_the_request():  # as FastAPI runs a dependency
+    with correlated(tenant="t1"):
+        yield
+await asyncio.to_thread(next, tenant_of_the_request())""",
+            "reaches no code outside of it, and events would have the wrong tenant. Write `async def` instead of `def`",
+        ),
     ],
     "Transactions": [
         Mistake(

@@ -30,7 +30,7 @@ class CorrelationMiddleware:
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> Answer:
-        if SCOPE in request.META:  # another one is around this
+        if SCOPE in request.META or SCOPE in getattr(request, "scope", ()):  # another one is around this
             return self._get_response(request)
         here = request.META[SCOPE] = from_environ(self._edge, request.META)
         if self._is_async:

@@ -7,9 +7,12 @@ Callers at the addresses in `trusted` choose it: your own services, or a proxy t
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import inspect
 import ipaddress
 import re
+import sys
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Protocol
@@ -18,7 +21,7 @@ from urllib.parse import quote
 import msgspec
 
 from posthouse.clock import new_id
-from posthouse.errors import ConfigurationError
+from posthouse.errors import ConfigurationError, EventError
 from posthouse.events import Actor
 from posthouse.events.limits import MAX_BYTES
 from posthouse.events.trace import TraceContext, trace_id_to_uuid
@@ -45,6 +48,10 @@ WsgiApp = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
 _SOUND = re.compile(rf"[A-Za-z0-9._~:/@+=|-]{{1,{LONGEST}}}")
 _NAME = HEADER.lower().encode()
+_NOTE = "correlation "
+
+_POOLS = ("anyio", "asyncio", "concurrent", "starlette", "threading")
+"""Packages whose frames run what threads are given."""
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -150,7 +157,9 @@ class WsgiCorrelation:
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         if SCOPE in environ:
             return self._app(environ, start_response)
-        here = environ[SCOPE] = from_environ(self._edge, environ)
+        around = current()  # mounted in an ASGI application, it is a part of that request
+        inside = around.correlation is not None and not around.consumer
+        here = environ[SCOPE] = around if inside else from_environ(self._edge, environ)
 
         def start(status: str, headers: Iterable[tuple[str, str]], *exc_info: Any) -> Any:
             kept = [(name, value) for name, value in headers if name.lower() != HEADER.lower()]
@@ -216,7 +225,15 @@ def correlated(
 ) -> Iterator[str]:
     """Around work that is no request and no handler, such as a script or a job: what it publishes, logs and calls has this
     correlation, that of the block around it, or a new one, which the block is given. In a request it says whose everything is
-    that names no tenant, and who caused it: your code knows, from whoever logged in; headers are never believed."""
+    that names no tenant, and who caused it: your code knows, from whoever logged in; headers are never believed.
+
+    Refused in a plain generator that a thread pool steps through, as FastAPI does with a dependency that is no `async def`: the
+    block would be around nothing, and what the request publishes nobody's."""
+    if _is_stepped_by_a_pool():
+        raise EventError(
+            "correlated() in a plain generator that a thread pool runs step by step, as a FastAPI dependency: what it says"
+            " reaches no code outside of it, and events would have the wrong tenant. Write `async def` instead of `def`"
+        )
     here = current()
     correlation = correlation or here.correlation or new_id()
     EventContext(
@@ -289,9 +306,24 @@ async def _fail(answer: Send) -> None:
 
 def _note(error: BaseException, here: Current) -> None:
     """Servers log what was raised outside of the request: so the error itself says whose it is."""
-    note = f"correlation {here.correlation}"
-    if note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
+    with contextlib.suppress(Exception):  # an error that takes no notes is raised as it is
+        notes = getattr(error, "__notes__", ())
+        error.__notes__ = [note for note in notes if not note.startswith(_NOTE)]  # the same object may be raised again
+        error.add_note(f"{_NOTE}{here.correlation}")
+
+
+def _is_stepped_by_a_pool() -> bool:
+    """Whether the block of `correlated` stands in a generator that a thread's own loop has called: each step of it has a context
+    that is gone after the step."""
+    frame = sys._getframe(2).f_back  # beyond the block and its __enter__
+    stepped = False
+    while frame is not None and (
+        frame.f_code.co_flags & inspect.CO_GENERATOR or frame.f_code.co_name in ("__enter__", "enter_context")
+    ):
+        stepped = True
+        frame = frame.f_back
+    module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+    return stepped and module.partition(".")[0] in _POOLS
 
 
 def _is_file(environ: Environ, body: object) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import io
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import BackgroundTasks, FastAPI
+from fastapi import BackgroundTasks, Depends, FastAPI
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from flask import Flask, Response
 from opentelemetry.sdk.trace import TracerProvider
@@ -271,6 +273,126 @@ async def test_inside_of_a_framework_its_own_answer_to_errors_stays() -> None:
     transport = httpx.ASGITransport(api, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
         assert (await client.get("/fails")).text == "our page"
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen(Exception):
+    code: int
+
+
+async def test_an_error_that_takes_no_note_is_raised_as_it_is() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise Frozen(7)
+
+    with pytest.raises(Frozen):
+        await AsgiCorrelation(app)({"type": "http", "headers": []}, _nothing, _nothing)
+
+
+async def test_an_error_that_many_requests_raise_has_the_note_of_the_last() -> None:
+    error = ValueError("no")
+    error.add_note("mine")
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        error.add_note("between")
+        raise error
+
+    transport = httpx.ASGITransport(AsgiCorrelation(app, trusted="all"))
+    async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+        for id in ("r1", "r2"):
+            with pytest.raises(ValueError, match="no"):
+                await client.get("/", headers={HEADER: id})
+    assert error.__notes__ == ["mine", "between", "between", "correlation r2"]
+
+
+# A tenant that would not reach what is published.
+
+
+def plain_dependency() -> Iterator[None]:
+    with correlated(tenant="t1"):
+        yield
+
+
+async def asynchronous_dependency() -> AsyncIterator[None]:
+    with correlated(tenant="t1"):
+        yield
+
+
+@pytest.mark.parametrize("middleware", [True, False])
+@pytest.mark.parametrize("view", ["plain", "asynchronous"])
+async def test_a_tenant_that_a_thread_says_for_others_is_refused(middleware: bool, view: str) -> None:
+    seen: list[Current] = []
+    api = FastAPI()
+    if middleware:
+        api.add_middleware(AsgiCorrelation)
+
+    @api.get("/refused/asynchronous", dependencies=[Depends(plain_dependency)])
+    @api.get("/asynchronous", dependencies=[Depends(asynchronous_dependency)])
+    async def asynchronous() -> None:
+        seen.append(current())
+
+    @api.get("/refused/plain", dependencies=[Depends(plain_dependency)])
+    @api.get("/plain", dependencies=[Depends(asynchronous_dependency)])
+    def plain() -> None:
+        with plain_block():
+            seen.append(current())
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://shop") as client:
+        with pytest.raises(EventError, match="Write `async def` instead of `def`"):
+            await client.get(f"/refused/{view}")
+        assert seen == []
+        assert (await client.get(f"/{view}")).status_code == 200
+    assert [here.tenant for here in seen] == ["t1"]
+
+
+@contextlib.contextmanager
+def plain_block() -> Iterator[None]:
+    with correlated():
+        yield
+
+
+async def test_a_tenant_of_a_body_that_threads_make_part_by_part_is_refused() -> None:
+    api = FastAPI()
+
+    @api.get("/")
+    def view() -> StreamingResponse:
+        def parts() -> Iterator[str]:
+            with correlated(tenant="t1"):
+                yield "x"
+                yield str(current().tenant)
+
+        return StreamingResponse(parts())
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://shop") as client:
+        with pytest.raises(EventError, match="async def"):
+            await client.get("/")
+
+
+async def test_plain_functions_and_their_blocks_may_say_a_tenant_in_a_thread() -> None:
+    def work() -> str | None:
+        with plain_block(), correlated(tenant="t1"):
+            return current().tenant
+
+    assert await asyncio.to_thread(work) == "t1"
+
+
+async def test_a_wsgi_application_inside_of_an_asgi_one_has_its_request_and_tenant() -> None:
+    seen: list[Current] = []
+
+    async def outer(scope: Any, receive: Any, send: Any) -> None:
+        with correlated(tenant="t1"):
+            await asyncio.to_thread(WsgiCorrelation(inner), {}, lambda *_: None)
+        await says_what_is_current(scope, receive, send)
+
+    def inner(environ: dict[str, Any], start_response: Any) -> Any:
+        seen.append(current())
+        start_response("200 OK", [])
+        return []
+
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(AsgiCorrelation(outer, trusted="all")), base_url="http://shop"
+    ) as client:
+        await client.get("/", headers={HEADER: "r1"})
+    assert [(here.correlation, here.tenant) for here in seen] == [("r1", "t1")]
 
 
 def flask_of(seen: list[Current]) -> Flask:
