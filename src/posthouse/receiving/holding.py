@@ -12,9 +12,9 @@ from posthouse.events import decode_any, timestamp
 from posthouse.pulse import alive
 from posthouse.receiving.order import is_outlived
 from posthouse.receiving.policy import DEFAULT, Policy
-from posthouse.redaction import redacted, storable, words_of
-from posthouse.seam import Failure, Failures
+from posthouse.seam import Failure, Failures, current
 from posthouse.seam.failures import users_part
+from posthouse.seam.masking import READ, Mask
 from posthouse.store import (
     HeldEvent,
     HeldFilter,
@@ -217,8 +217,9 @@ def dead_letter_topic(topic: str) -> str:
 def with_error(held: HeldEvent, error: BaseException) -> HeldEvent:
     """Keep the error's class, words and place; never the values of variables."""
     told = traceback.format_exception(type(error), error, users_part(error.__traceback__))
-    stack = storable(redacted("".join(told))[-STACK_LIMIT:])
-    return msgspec.structs.replace(held, error=f"{type(error).__name__}: {words_of(error)}", stack=stack)
+    mask = Mask(current())
+    stack = mask.shown("".join(told)[-READ:], READ)[-STACK_LIMIT:]
+    return msgspec.structs.replace(held, error=f"{type(error).__name__}: {mask.words_of(error)}", stack=stack)
 
 
 def _story(held: HeldEvent) -> dict[str, str]:

@@ -11,8 +11,8 @@ from posthouse.errors import StoreError
 from posthouse.outage import Outages
 from posthouse.pulse import Pulse
 from posthouse.receiving.executor import Executor
-from posthouse.redaction import words_of
 from posthouse.seam import Failure, during
+from posthouse.seam.masking import words_here
 from posthouse.store import HeldEvent
 
 log = logging.getLogger("posthouse.held")
@@ -138,7 +138,7 @@ class Retrier:
         self._executor.seam.failures.report(
             Failure(
                 error=error,
-                reason=words_of(error),
+                reason=words_here(error),
                 outcome="retry",
                 consumer=event.consumer,
                 event_type=event.type,

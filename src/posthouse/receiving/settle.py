@@ -15,8 +15,8 @@ from posthouse.receiving.claim import Claimer, Hold
 from posthouse.receiving.holding import with_error
 from posthouse.receiving.inbound import InboundEvent, under_digest
 from posthouse.receiving.policy import Again, Dead, Outcome, Quarantine
-from posthouse.redaction import words_of
 from posthouse.seam import Failure, Failures
+from posthouse.seam.masking import words_here
 from posthouse.store import HeldEvent, Transaction
 
 log = logging.getLogger("posthouse.consumer")
@@ -50,7 +50,7 @@ class Settler:
             await self._settle_new(inbound, error, outcome, attempts)
         except ValueRefused as refused:
             # The store cannot keep what it says of itself. Its neighbours are not to start over because of it.
-            reason = f"it cannot be kept as what it says it is: {words_of(refused)}"
+            reason = f"it cannot be kept as what it says it is: {words_here(refused)}"
             async with self.claimer.store.begin() as tx:
                 await self.claimer.put_away(tx, under_digest(inbound), Quarantine(reason))
 
@@ -118,7 +118,7 @@ class Settler:
         self.failures.report(
             Failure(
                 error=error,
-                reason=outcome.reason if isinstance(outcome, Dead) else "" if error is None else words_of(error),
+                reason=outcome.reason if isinstance(outcome, Dead) else "" if error is None else words_here(error),
                 outcome="dead" if dead else "retry",
                 consumer=consumer,
                 handler="" if inbound.handler is None else inbound.handler.name,
@@ -136,7 +136,7 @@ class Settler:
 
     async def _settle_new(self, inbound: InboundEvent, error: Exception, outcome: Outcome, attempts: int) -> None:
         """Hold an event from the broker, unless somebody dealt with it meanwhile."""
-        held = inbound.to_held(self.claimer.consumer, "retrying", words_of(error), attempts=attempts)
+        held = inbound.to_held(self.claimer.consumer, "retrying", words_here(error), attempts=attempts)
         async with self.claimer.store.begin() as tx:
             if await self.claimer.is_next(tx, inbound):
                 await self._write(tx, inbound, with_error(held, error), outcome, error)
@@ -144,7 +144,7 @@ class Settler:
                 await self.claimer.claim_out_of_line(tx, msgspec.structs.replace(inbound, redelivered=True))
 
     async def _settle_held(self, inbound: InboundEvent, held: HeldEvent, error: Exception, outcome: Outcome) -> None:
-        held = msgspec.structs.replace(with_error(held, error), reason=words_of(error))
+        held = msgspec.structs.replace(with_error(held, error), reason=words_here(error))
         async with self.claimer.store.begin() as tx:
             kept = await self._write(tx, inbound, held, outcome, error)
             if not kept and isinstance(error, TransactionClosed):  # it was taken out, and that was committed

@@ -16,9 +16,9 @@ from typing import Literal
 
 from posthouse.errors import DeadlineExceeded, HandlerSignal
 from posthouse.events import timestamp
-from posthouse.redaction import words_of
 from posthouse.seam.current import current
 from posthouse.seam.deadline import in_thread, on_loop
+from posthouse.seam.masking import words_here
 
 log = logging.getLogger("posthouse.failures")
 
@@ -45,7 +45,7 @@ class Failure:
     """What was raised, with its traceback; None where nothing was, and `reason` says all: the broker refused a frame, or what
     came could not be read."""
     reason: str
-    """In words, without secrets."""
+    """In words, without secrets and personal data."""
     outcome: Outcome
     """`retry`: it is tried again at `next_at`. `dead`: never again by itself, its key waits or goes on as the policy says.
     `quarantined`: the same, and its key goes on."""
@@ -69,6 +69,11 @@ class Failure:
     """When it is tried again, in seconds since 1970; None when it is not."""
     command: str = ""
     """What shows it, when it is tried no more."""
+    error_words: str = dataclasses.field(init=False, repr=False)
+    """What the error says, without secrets and personal data; empty without one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "error_words", "" if self.error is None else words_here(self.error))
 
     @property
     def dead(self) -> bool:
@@ -107,7 +112,7 @@ class Failure:
             "max_attempts": self.max_attempts,
             "next_at": None if self.next_at is None else timestamp(self.next_at),
             "error_type": None if self.error is None else type(self.error).__qualname__,
-            "error_message": None if self.error is None else words_of(self.error),
+            "error_message": None if self.error is None else self.error_words,
             "command": self.command or None,
         }
 
@@ -115,7 +120,7 @@ class Failure:
     def _words(self) -> str:
         if self.error is None:
             return self.reason
-        words = words_of(self.error)
+        words = self.error_words
         return f"{type(self.error).__name__}: {words}" if words else type(self.error).__name__
 
     @property
@@ -123,7 +128,7 @@ class Failure:
         if self.outcome == "retry":
             return "is tried again at once" if self.next_at is None else f"is tried next at {timestamp(self.next_at)}"
         state = "dead" if self.outcome == "dead" else "quarantined"
-        why = "" if self.error is None or self.reason == words_of(self.error) else f" ({self.reason})"
+        why = "" if self.error is None or self.reason == self.error_words else f" ({self.reason})"
         return f"is {state}{why}" + (f": see `{self.command}`" if self.command else "")
 
 

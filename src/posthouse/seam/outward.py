@@ -161,7 +161,7 @@ class EnvelopeBuilder:
                 idempotency_key = plain(idempotency_key)
             event = self._envelope(event_type, payload, data, context, at, idempotency_key, event_id or new_id(), fact)
             if (spans := self.seam.tracing.spans) is not None:
-                event = spans.create(self.service, event_type.topic, event)
+                event = spans.create(self.service, event_type.topic, event, event_type.payload.cls)
             row = _unfinished if self.seam.at_flush else self._row
             made = row(event_type.topic, event, idempotency_key)
         except Exception as error:

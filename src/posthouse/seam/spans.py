@@ -47,8 +47,8 @@ class Span(Protocol):
 class Spans(Protocol):
     """Begins spans. Nothing here ever raises, or waits for anybody."""
 
-    def create(self, service: str, topic: str, event: Event[bytes]) -> Event[bytes]:
-        """A fact is said: as it goes out, in its place in the trace. `told` ends what this begins."""
+    def create(self, service: str, topic: str, event: Event[bytes], payload: type) -> Event[bytes]:
+        """A fact is said, with data of the class `payload`: as it goes out, in its place in the trace. `told` ends what this begins."""
         ...
 
     def begin(self, saga: str, id: str, correlation: str, context: EventContext) -> str | None:

@@ -18,9 +18,9 @@ import msgspec
 from posthouse.events import timestamp
 from posthouse.options import Count, checked
 from posthouse.seam.current import Current, current
+from posthouse.seam.masking import Mask
 from posthouse.watch.here import fields_of
 from posthouse.watch.lines import Lines, Stream
-from posthouse.watch.masking import Mask
 from posthouse.watch.repeats import Repeats
 
 __all__ = ["Context", "JsonLines", "Level", "Lines", "PlainLines", "Repeats", "configure"]

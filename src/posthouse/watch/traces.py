@@ -28,11 +28,14 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, S
 from opentelemetry.trace.span import TraceState
 
 from posthouse.broker import Frame
+from posthouse.contracts.personal import personal_fields
 from posthouse.events import Event, decode_any
 from posthouse.events.trace import RANDOM, SAMPLED, is_traceparent, is_tracestate, same_trace, trace_number
 from posthouse.redaction import words_of
 from posthouse.seam.context import EventContext
+from posthouse.seam.current import current
 from posthouse.seam.failures import users_part
+from posthouse.seam.masking import Mask
 from posthouse.seam.spans import Processed, TracerProvider
 from posthouse.store.savepoints import Fate
 
@@ -53,6 +56,8 @@ OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
 
 Attributes = Mapping[str, str | int]
 
+_Fact = tuple[type, bytes]
+"""What a fact says, and the class that tells which of it is personal."""
 _Unseen = tuple[SpanContext | None, str, str | None]
 """A place in a trace, and its traceparent and tracestate; empty where what is below may be recorded."""
 
@@ -73,12 +78,12 @@ class OpenTelemetrySpans:
         self._tracer = tracer
         self._follows = _follows(tracer)
         self._beginning = _beginning(tracer)
-        self._open: dict[str, trace.Span] = {}
+        self._open: dict[str, tuple[trace.Span, _Fact | None]] = {}
         self._conventions = any(word.strip() in ("messaging", "messaging/dup") for word in _opted_in())
         self._told = False
         self._last: _Unseen = (None, "", None)
 
-    def create(self, service: str, topic: str, event: Event[bytes]) -> Event[bytes]:
+    def create(self, service: str, topic: str, event: Event[bytes], payload: type) -> Event[bytes]:
         """See `Spans`."""
         try:
             if self._follows:
@@ -90,7 +95,7 @@ class OpenTelemetrySpans:
             place = span.get_span_context()
             if not place.is_valid:
                 return event
-            self._keep(event.id, span)
+            self._keep(event.id, span, (payload, event.data) if personal_fields(payload) else None)
             return msgspec.structs.replace(event, traceparent=_header(place), tracestate=_state(place))
         except Exception as error:
             self.complain(error)
@@ -113,13 +118,12 @@ class OpenTelemetrySpans:
 
     def told(self, ids: Sequence[str], fate: Fate, error: BaseException | None = None) -> None:
         """See `Spans`."""
-        for id in ids:
-            if (span := self._open.pop(id, None)) is None:
-                continue
+        ended = [found for id in ids if (found := self._open.pop(id, None)) is not None]
+        for span, _ in ended:
             try:
                 span.set_attribute("posthouse.outcome", fate)
                 if fate not in ("committed", "written"):
-                    _fail(span, error, fate)
+                    _fail(span, error, fate, *(fact for _, fact in ended if fact is not None))
                 span.end()
             except Exception as failed:
                 self.complain(failed)
@@ -223,11 +227,11 @@ class OpenTelemetrySpans:
         finally:
             beginning.trace_id = beginning.decided = None
 
-    def _keep(self, id: str, span: trace.Span) -> None:
+    def _keep(self, id: str, span: trace.Span, fact: _Fact | None = None) -> None:
         if span.is_recording():
             while len(self._open) >= OPEN:
                 self.told([next(iter(self._open))], "unknown")
-            self._open[id] = span
+            self._open[id] = (span, fact)
 
     def _named(self, operation: str, attributes: Attributes) -> Attributes:
         """With OpenTelemetry's own names besides, for those who asked for them."""
@@ -446,12 +450,13 @@ def _state(place: SpanContext) -> str | None:
     return state if state and is_tracestate(state) else None
 
 
-def _fail(span: trace.Span, error: BaseException | None, outcome: str) -> None:
-    """Errors are shown without secrets: an SDK would write their own words, and those of all that caused them."""
+def _fail(span: trace.Span, error: BaseException | None, outcome: str, *facts: _Fact) -> None:
+    """Errors are shown without secrets, and without what the event in hand and these facts say about a person: an SDK would write
+    their own words, and those of all that caused them. Of several events each tells its own words when it is run by itself."""
     if error is None:
         span.set_status(Status(StatusCode.ERROR, outcome))
         return
-    words = words_of(error)
+    words = "" if outcome == "one by one" else Mask(current(), *facts).words_of(error)
     told = {"exception.type": type(error).__qualname__, "exception.message": words}
     stack = "".join(traceback.format_tb(users_part(error.__traceback__)))
     span.add_event("exception", {**told, "exception.stacktrace": stack})

@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from opentelemetry import trace
@@ -18,8 +18,10 @@ from opentelemetry.trace import StatusCode
 from posthouse import (
     App,
     Event,
+    Failure,
     Model,
     Payload,
+    Personal,
     Policy,
     Reject,
     RetryLater,
@@ -31,6 +33,7 @@ from posthouse import (
 from posthouse.clock import new_id
 from posthouse.errors import EventError
 from posthouse.events.trace import correlation_to_trace_id
+from posthouse.store import HeldFilter
 from posthouse.testing import Harness
 from tests.kit.spans import Collected, linked, place, trace_id
 from tests.kit.waiting import eventually
@@ -539,3 +542,61 @@ async def test_a_processor_or_a_sampler_that_raises_is_told_of_once_and_events_g
     assert [record.getMessage()[:14] for record in caplog.records if record.name == "posthouse.traces"] == [
         "tracing fails,"
     ]
+
+
+# What is nobody's business.
+
+PHONE = "+49 170 5550002"
+
+
+async def test_words_of_an_error_name_no_person_wherever_they_are_shown_or_kept(
+    tmp_path: Path, collected: Collected
+) -> None:
+    shop = Service("shop")
+    failures: list[Failure] = []
+
+    @shop.event("guest.came.v1", key="order")
+    class Came(Payload):
+        order: str
+        phone: Annotated[str, Personal("contact")]
+
+    @shop.on(Came, consumer="alone", policy=Policy(max_attempts=2, first_delay=0.01))
+    async def alone(event: Event[Came], tx: Tx) -> None:
+        raise LookupError(f"no box -1 for {event.data.phone}")
+
+    @shop.on(Came, consumer="grouped", policy=Policy(grouped=True, max_attempts=1))
+    async def grouped(event: Event[Came], tx: Tx) -> None:
+        raise Reject(f"no group for {event.data.phone}")
+
+    @shop.on(Came, consumer="several", policy=Policy(max_attempts=1))
+    async def several(events: list[Event[Came]], tx: Tx) -> None:
+        raise Reject(f"no list for {events[0].data.phone}")
+
+    app = App(
+        shop,
+        store=f"sqlite:///{tmp_path}/shop.db",
+        broker="memory:",
+        tracer_provider=collected.provider,
+        on_failure=failures.append,
+    )
+    async with app.running():
+        async with shop.transaction("t1") as tx:
+            for number in range(3):
+                tx.publish(Came(order=f"o{number}", phone=PHONE))
+        await eventually(lambda: len([one for one in failures if one.dead]) == 9, "nine are given up")
+        held = await app.store.held.find(HeldFilter())
+    with contextlib.suppress(KeyError):
+        async with shop.transaction("t1") as tx:
+            tx.publish(Came(order="o9", phone=PHONE))
+            raise KeyError(PHONE)
+    await app.aclose()
+    spans = "".join(span.to_json() for span in collected.spans).encode().decode("unicode_escape")
+    kept = f"{[(one.reason, one.error, one.stack) for one in held]}"
+    told = f"{[(one.reason, one.message, one.fields) for one in failures]}"
+    for text in (spans, kept, told):
+        assert "5550002" not in text
+    assert "KeyError: '…'" in spans
+    for text in (spans, kept, told):
+        assert "no box -1 for …" in text
+        assert "no group for …" in text
+        assert "no list for …" in text

@@ -25,7 +25,7 @@ from posthouse.processes.saga.transition import (
 )
 from posthouse.receiving.handler import Answer
 from posthouse.receiving.policy import Again, decide
-from posthouse.redaction import words_of
+from posthouse.seam.masking import words_here
 from posthouse.sending import Tx
 from posthouse.store.sagas import CallOut, SagaInput, SagaRow
 
@@ -154,18 +154,19 @@ class Answering:
         if not call.undoes and not takes_in_time(row):
             await course.answered_late(call.step, event_of(self.of, given, row.tenant, course.now), answer)
             return course
-        goes_on = False
+        goes_on, about = False, list[Event[object]]()
         try:
             async with tx.savepoint():
                 if call.undoes:
                     goes_on = await course.undo_answered(self._undo(call), answer)
                 else:
-                    await course.run(call.step, event_of(self.of, given, row.tenant, course.now), answer)
+                    about.append(event_of(self.of, given, row.tenant, course.now))
+                    await course.run(call.step, about[0], answer)
                 course.check()
         except NOT_ITS_OWN:
             raise
         except Exception as error:
-            words = f"{type(error).__name__}: {words_of(error)}"
+            words = f"{type(error).__name__}: {words_here(error, *about)}"
             course = self._conductor.turn(tx, row, replace(given, answer=msgspec.Raw(b"null"), error=words))
             self._failed(course, call, error, words)
             return course

@@ -14,8 +14,8 @@ from posthouse.errors import Reject
 from posthouse.events import Event, Subject
 from posthouse.processes.saga.declared import OutsideCall
 from posthouse.receiving.handler import Answer
-from posthouse.redaction import words_of
 from posthouse.seam.deadline import in_thread, on_loop
+from posthouse.seam.masking import words_here
 from posthouse.store.sagas import CallOut, SagaRef, SagaRow
 
 CALLS_OUT = "calls out"
@@ -98,16 +98,16 @@ async def ask(asked: InHand) -> Outcome:
             answer = await in_thread(work, asked.deadline, name)
     except Exception as error:
         answer = error
-    return outcome_of(asked.outside, answer)
+    return outcome_of(asked.outside, answer, asked.event)
 
 
-def outcome_of(outside: OutsideCall, answer: object) -> Outcome:
-    """What a function returned, or raised."""
+def outcome_of(outside: OutsideCall, answer: object, *about: Event[object]) -> Outcome:
+    """What a function returned, or raised, called about an event."""
     if isinstance(answer, Reject):
-        return Refused(words_of(answer), answer.every_try)
+        return Refused(words_here(answer, *about), answer.every_try)
     try:
         if isinstance(answer, Exception):
             raise answer
         return Answered(outside.encode(answer))
     except Exception as error:
-        return Failed(error, f"{type(error).__name__}: {words_of(error)}")
+        return Failed(error, f"{type(error).__name__}: {words_here(error, *about)}")

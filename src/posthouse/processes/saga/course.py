@@ -60,8 +60,8 @@ from posthouse.processes.saga.turn import Turn, Wait
 from posthouse.processes.saga.waiting import changed, woken
 from posthouse.receiving.handler import Answer
 from posthouse.receiving.policy import Again, decide
-from posthouse.redaction import words_of
 from posthouse.seam import Failure
+from posthouse.seam.masking import words_here
 from posthouse.sending import Tx
 from posthouse.sending.transaction import Mark as SaidBefore
 from posthouse.store.sagas import STOP_WAITING, Armed, CallOut, Done, SagaInput, SagaRow, SagaTurn, Waiting, timer_name
@@ -414,7 +414,7 @@ class Course:
         attempts = self.row.undoing.attempts if self.row.undoing is not None else 0
         while (error := await self._try(undo)) is not None:
             attempts += 1
-            words = f"{undo.method}: {type(error).__name__}: {words_of(error)}"
+            words = f"{undo.method}: {type(error).__name__}: {words_here(error)}"
             answer = decide(self.of.policy_of(undo.method), error, attempts)
             if not isinstance(answer, Again):
                 self.row = attempted(self.row, attempts, words)

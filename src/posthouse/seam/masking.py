@@ -1,16 +1,18 @@
-"""Masking: what a line of the log may show. Secrets are known by where they stand, personal data by the contract of the event in hand:
+"""Masking: what a line of the log, a span or a stored reason may show. Secrets are known by where they stand, personal data by the contract of the event in hand:
 what its marked fields say is hidden wherever it turns up, in a message, in an error, in a traceback."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
 from posthouse.contracts import event_type_of
 from posthouse.contracts.personal import personal_fields, personal_values
-from posthouse.redaction import HIDDEN, redacted, storable
-from posthouse.seam.current import Current
+from posthouse.events import Event
+from posthouse.redaction import HIDDEN, MOST_WORDS, redacted, storable
+from posthouse.seam.current import Current, current
 
 READ = 64 * 1024
 """Characters of a text that are looked at; of what is longer the rest is never shown."""
@@ -18,10 +20,10 @@ UNSAYABLE = "(it cannot be put into words)"
 
 
 class Mask:
-    """Texts as they may be shown while this is current. Nothing here raises."""
+    """Texts as they may be shown while this is current, and beside these facts, each with the class of its data. Nothing here raises."""
 
-    def __init__(self, here: Current) -> None:
-        self._values = _pattern(here)
+    def __init__(self, here: Current, *facts: tuple[type, object]) -> None:
+        self._values = _pattern(here, facts)
 
     def shown(self, value: object, limit: int) -> str:
         """A value as text, without secrets and personal data, and no longer than so many characters."""
@@ -30,6 +32,15 @@ class Mask:
         if self._values is not None:
             text = self._values.sub(HIDDEN, text)
         return storable(text if len(text) <= limit else f"{text[:limit]}{HIDDEN}")
+
+    def words_of(self, error: BaseException) -> str:
+        """What an error says."""
+        return self.shown(error, MOST_WORDS)
+
+
+def words_here(error: BaseException, *events: Event[object]) -> str:
+    """What an error says, without secrets, and without what the event in hand, and these, say about a person."""
+    return Mask(current(), *((type(event.data), event.data) for event in events)).words_of(error)
 
 
 def _text(value: object) -> str:
@@ -41,13 +52,15 @@ def _text(value: object) -> str:
         return UNSAYABLE
 
 
-def _pattern(here: Current) -> re.Pattern[str] | None:
+def _pattern(here: Current, facts: Sequence[tuple[type, object]]) -> re.Pattern[str] | None:
     """Whatever the personal fields of what is in hand say, as whole words, the longest first."""
     values = set[str]()
     if here.event is not None and here.payload is not None:
         values = _values(here.payload, here.event.data)
     for event in here.batch:
         values |= _values(type(event.data), event.data)
+    for cls, data in facts:
+        values |= _values(cls, data)
     if not values:
         return None
     # as the text has them, and as a repr or JSON inside of it would
