@@ -14,7 +14,7 @@ from posthouse.errors import PosthouseError
 from posthouse.outage import span
 from posthouse.redaction import words_of
 from posthouse.store import Gauges, Sums, Worker
-from posthouse.watch.equation import Missing, Place, excused, missing
+from posthouse.watch.equation import Known, Missing, Place, Repeats, excused, missing, repeats
 from posthouse.watch.figures import Line
 
 log = logging.getLogger("posthouse.watch")
@@ -106,6 +106,7 @@ class Account:
     def __init__(self) -> None:
         self.missing: Missing | None = None
         self.place: Place | None = None
+        self.again: Repeats | None = None
         self.progress: Progress | None = None
         self.still = False
         """Nothing moved from the reading before to this one."""
@@ -113,6 +114,9 @@ class Account:
     def read(self, before: Place, progress: Progress, after: Place, *, history: bool, waiting: int | None) -> None:
         found = missing(before, progress, after, history=history, waiting=waiting)
         self.missing = found if self.missing is None else self.missing.narrowed(found)
+        if history:
+            seen = repeats(before, progress, after, waiting)
+            self.again = seen if self.again is None else self.again.narrowed(seen)
         self.still = (self.place, before) == (after, after) and self._counts(self.progress) == self._counts(progress)
         self.place, self.progress = after, progress
 
@@ -121,16 +125,17 @@ class Account:
         """Whether another reading would tell no more."""
         return self.missing is not None and (self.missing.exact or self.still)
 
-    def judged(self, stood: Place | None) -> tuple[int, bool]:
-        """What is certainly missing or too many, and whether nobody can tell. `stood`: how the line stood at the look before."""
+    def judged(self, stood: Place | None, known: Known, *, lost: int, at: float) -> tuple[int, bool]:
+        """What is certainly missing or too many, and whether nobody can tell. `stood`: how the line stood at the look before;
+        `known`: what the looks before have found; `lost`: so many were accepted as lost; `at`: when this look ended."""
         if self.missing is None or self.progress is None or self.place is None:
             return 0, True
-        certain = self.missing.certain
+        certain, doubt = known.look(self.missing, lost=lost, again=self.again, at=at)
         if certain > 0 and excused(self.progress, self.place, certain):
             return 0, True
         if certain or self.missing.exact:
             return certain, certain == 0 and self.progress.dropped
-        return 0, self.progress.dropped or (self.still and stood == self.place)
+        return 0, doubt > 0 or self.progress.dropped or (self.still and stood == self.place)
 
     @staticmethod
     def _counts(progress: Progress | None) -> tuple[int, int] | None:

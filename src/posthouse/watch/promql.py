@@ -41,6 +41,13 @@ class Promql(Options):
         """The greatest distance from 0 that any process says."""
         return self._over("max", by, self._known(name, by, only), f"abs({self.series(name, **only)})", only)
 
+    def strayed(self, name: str, *by: str, window: float, **only: Words) -> str:
+        """Where any process said within so many seconds that it is not 0, and what: a look that sees less, a process that begins
+        anew and one that misses a scrape change nothing."""
+        of, inner = self._known(name, by, only), f"{self.series(name, **only)}[{self.duration(window)}]"
+        above = self._over("max", by, of, f"max_over_time({inner})", only)
+        return f"{above} > 0 or {self._over('min', by, of, f'min_over_time({inner})', only)} < 0"
+
     def least(self, name: str, *by: str, **only: Words) -> str:
         """The smallest that any process says: 0 as soon as one of them knows better."""
         return self._over("min", by, self._known(name, by, only), self.series(name, **only), only)

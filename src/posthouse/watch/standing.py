@@ -11,7 +11,7 @@ from posthouse.broker import Progress
 from posthouse.clock import jitter
 from posthouse.store import Gauges
 from posthouse.watch import figures as of
-from posthouse.watch.equation import Place
+from posthouse.watch.equation import Known, Place
 from posthouse.watch.figures import Figures, Line, Way
 from posthouse.watch.looking import Equation, Looking
 from posthouse.watch.owners import Owners
@@ -31,12 +31,13 @@ class Standing:
     Nothing is made or written by it, and it raises nothing: of a store that is away `store_up` is 0 and the rest absent, of a
     broker `broker_up`, and what depends on it is absent; other Apps answer all the same. A look takes at most a few times
     `patience` seconds, however long a server hangs. Name producers and consumers together, or nobody can tell what is missing.
-    It remembers the looks before, for brokers that do not tell ages: keep one instance.
+    It remembers the looks before, for what they found missing and for brokers that do not tell ages: keep one instance.
     """
 
     def __init__(self, apps: Sequence[App], *, patience: float = PATIENCE) -> None:
         self._lookings = [Looking(app, patience) for app in apps]
         self._stood: dict[tuple[Looking, Line], Place] = {}
+        self._known: dict[tuple[Looking, Line], Known] = {}
         self._memory = Memory()
 
     async def samples(self) -> Sequence[Sample]:
@@ -50,13 +51,19 @@ class Standing:
             self._app(figures, looking, those, producers)
             figures.add("scrape_seconds", time.monotonic() - begun, those.app)
             for line in looking.lines:
-                account = equation.accounts.get((looking, line))
-                certain, unknown = (None, True) if account is None else account.judged(self._stood.get((looking, line)))
+                certain, unknown = self._judged(equation, (looking, line))
                 if certain is not None:
                     figures.add("consumer_unaccounted", certain, those.line(*line))
                 figures.most("consumer_unknown", unknown, those.line(*line))
         self._stood = equation.places
         return figures.samples()
+
+    def _judged(self, equation: Equation, line: tuple[Looking, Line]) -> tuple[int | None, bool]:
+        account, gauges = equation.accounts.get(line), line[0].gauges
+        if account is None or gauges is None:
+            return None, True
+        known, lost = self._known.setdefault(line, Known()), gauges.counts.lost.get(line[1], 0)
+        return account.judged(self._stood.get(line), known, lost=lost, at=time.monotonic())
 
     async def _read(self, producers: Mapping[str, Looking], begun: float) -> Equation:
         """Stores, brokers, stores, one right after the other; while that does not settle, again, at moments that have nothing to

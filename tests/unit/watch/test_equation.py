@@ -8,7 +8,7 @@ import random
 import pytest
 
 from posthouse.broker import Progress
-from posthouse.watch.equation import Missing, Place, excused, missing
+from posthouse.watch.equation import Known, Missing, Place, Repeats, excused, missing, repeats
 
 
 def at_broker(pending: int, stored: int, *, unsure: int | None = 0, uncounted: str = "") -> Progress:
@@ -43,6 +43,56 @@ def test_more_than_may_be_counted_twice_is_too_many() -> None:
 def test_readings_narrow_each_other_until_something_changed() -> None:
     assert Missing(-3, 4).narrowed(Missing(-1, 6)) == Missing(-1, 4)
     assert Missing(3, 3).narrowed(Missing(0, 0)) == Missing(0, 0), "they were sent again"
+
+
+WIDE = Missing(-40, 60)
+"""What a look under load shows."""
+
+
+def look(
+    known: Known, bounds: Missing, *, lost: int = 0, again: Repeats | None = None, at: float = 0.0
+) -> tuple[int, int]:
+    return known.look(bounds, lost=lost, again=again, at=at)
+
+
+@pytest.mark.parametrize("number", [2, -2])
+def test_what_was_certain_once_stays_it_until_a_look_shows_less(number: int) -> None:
+    known = Known()
+    assert look(known, WIDE) == (0, 0)
+    assert look(known, Missing(number, number)) == (number, 0)
+    assert {look(known, WIDE) for _ in range(9)} == {(number, 0)}
+    assert look(known, Missing(-1, 1)) == (number // 2, 0), "one of them was found"
+    assert look(known, WIDE) == (number // 2, 0)
+    assert look(known, Missing(0, 0)) == look(known, WIDE) == (0, 0)
+
+
+def test_what_is_accepted_as_lost_under_load_is_not_missing_any_more() -> None:
+    known = Known()
+    look(known, Missing(5, 5), lost=1)
+    assert look(known, WIDE, lost=3) == look(known, WIDE, lost=3) == (3, 0)
+    assert look(known, WIDE, lost=9) == (0, 0)
+    assert look(known, Missing(1, 50), lost=9) == look(known, WIDE, lost=9) == (1, 0)
+    assert look(known, WIDE, lost=7) == (1, 0), "that some of them came is another matter"
+
+
+def test_of_what_was_sent_again_under_load_nobody_can_tell_until_a_look_shows_it() -> None:
+    known = Known()
+    look(known, Missing(2, 2), again=Repeats(0, 0))
+    assert look(known, WIDE, again=Repeats(-20, 30)) == (2, 0), "these may be first ones"
+    assert look(known, WIDE, again=Repeats(1, 30)) == look(known, WIDE, again=Repeats(-20, 30)) == (1, 1)
+    assert look(known, WIDE, again=Repeats(2, 2)) == (0, 2)
+    assert look(known, Missing(2, 90), again=Repeats(2, 2)) == look(known, WIDE, again=Repeats(2, 30)) == (2, 0), (
+        "others"
+    )
+    assert look(known, Missing(-9, 0), again=Repeats(2, 2)) == (0, 0)
+
+
+def test_what_no_look_has_shown_for_an_hour_is_in_doubt() -> None:
+    known = Known()
+    look(known, Missing(2, 2))
+    assert look(known, Missing(1, 60), at=3_000.0) == look(known, WIDE, at=6_600.0) == (2, 0)
+    assert look(known, WIDE, at=6_601.0) == (0, 2)
+    assert look(known, Missing(1, 60), at=6_602.0) == (2, 0)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +154,7 @@ def test_no_order_of_steps_makes_a_false_alarm_and_no_loss_is_overstated(seed: i
     def place() -> Place:
         return Place(sent=len(noted), accounted=len(applied))
 
+    known, certain, worst, doubt = Known(), 0, 0, 0
     for _ in range(60):
         for _ in range(chance.randrange(8)):
             step()
@@ -114,8 +165,19 @@ def test_no_order_of_steps_makes_a_false_alarm_and_no_loss_is_overstated(seed: i
         progress = at_broker(len(pending), len(log), unsure=len(set(pending) & handed))
         for _ in range(chance.randrange(6)):
             step()
-        for history, waiting in itertools.product((True, False), (len(committed - noted), None)):
-            bounds = missing(before, progress, place(), history=history, waiting=waiting)
+        waiting, after = len(committed - noted), place()
+        for history, known_waiting in itertools.product((True, False), (waiting, None)):
+            bounds = missing(before, progress, after, history=history, waiting=known_waiting)
             assert bounds.certain >= 0, "nothing is too many here"
             assert bounds.least <= lost()
             assert bounds.most >= lost_before
+        bounds, again = found(before, progress, after, waiting), repeats(before, progress, after, waiting)
+        seen, worst = certain, max(worst, lost())
+        certain, doubt = known.look(bounds, lost=0, again=again, at=0.0)
+        assert bounds.certain <= certain <= worst
+        assert certain >= min(seen, bounds.most) or doubt
+    still = place()
+    handed.clear()
+    acked.update(range(len(log)))
+    nothing = at_broker(0, len(log))
+    assert known.look(found(still, nothing, still), lost=0, again=None, at=0.0) == (lost(), 0)

@@ -10,6 +10,8 @@ from posthouse.watch.promql import A_DAY, Promql
 LINE = ("service", "consumer", "topic")
 QUARTER = 900.0
 """Seconds in which a few of something are many."""
+LOOKED = 240.0
+"""One look of so many seconds that shows a loss is enough; shorter than the alert holds, so that a single one is not."""
 JOB = "posthouse.*"
 """The jobs of Prometheus that scrape us, as the documentation calls them."""
 
@@ -19,7 +21,7 @@ def equation(ask: Promql) -> Sequence[Alert]:
         Alert(
             name="events_unaccounted",
             ask=ask,
-            expr=f"{ask.farthest('consumer_unaccounted', *LINE)} > 0",
+            expr=ask.strayed("consumer_unaccounted", *LINE, window=LOOKED),
             hold=300,
             severity="page",
             page="equation",
@@ -27,9 +29,9 @@ def equation(ask: Promql) -> Sequence[Alert]:
             summary="Events for {{ $labels.consumer }} are missing, or too many",
             description="{{ $value }} of the events of {{ $labels.topic }} that were committed are neither applied nor in flight nor "
             "held by {{ $labels.consumer }}, or were counted too often. Nothing mends this by itself.",
-            when="committed ≠ applied + in flight + held + given up, for certain",
-            fires=Case([given("consumer_unaccounted", lasting(-2))]),
-            quiet=Case([given("consumer_unaccounted", "2x3 0x30")], after=6),
+            when="committed ≠ applied + in flight + held + given up, for certain, in a look every few minutes",
+            fires=Case([given("consumer_unaccounted", " ".join(["0 -2 _"] * 30))]),
+            quiet=Case([given("consumer_unaccounted", "0x4 2 0x30")], after=10),
         ),
         Alert(
             name="equation_unknown",
