@@ -150,8 +150,4 @@ class _Figures:
 
     def done(self) -> Mapping[Place, float]:
         """What was applied, and sent, ever."""
-        sent = {
-            place: number - self._of["outbox_unsent"].get(place, 0.0)
-            for place, number in self._of["outbox_committed_total"].items()
-        }
-        return {**self._of["consumer_applied_total"], **sent}
+        return {**self._of["consumer_applied_total"], **self._of["outbox_sent_total"]}

@@ -19,7 +19,7 @@ from posthouse.watch.samples import Sample
 
 PATIENCE = 2.0
 """Seconds that a store or a broker has for one answer; after that it is away."""
-READINGS, PAUSE, WITHIN = 10, 0.03, 0.7
+READINGS, PAUSE, WITHIN = 6, 0.03, 0.7
 """While events move, the equation is read so often at one look, up to so many seconds apart, and no more after so many in all."""
 REMEMBERED = 1000
 """So many looks are kept of a topic on a broker that does not tell ages."""

@@ -99,7 +99,14 @@ _STORE = (
         "counter",
         "events",
         ("service", "topic"),
-        "Events that transactions of this service have committed.",
+        "Events that transactions of this service have committed; absent while too many wait to be counted at a look.",
+    ),
+    _store(
+        "outbox_sent_total",
+        "counter",
+        "events",
+        ("service", "topic"),
+        "Events of this service that the broker has accepted.",
     ),
     _store(
         "outbox_unsent",

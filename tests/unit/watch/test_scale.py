@@ -37,7 +37,7 @@ def figures(
         Sample("held_due", BILLING, due),
         Sample("consumer_workers", BILLING, 3),
         Sample("outbox_unsent", {**shop, "topic": "orders"}, unsent),
-        Sample("outbox_committed_total", {**shop, "topic": "orders"}, committed),
+        Sample("outbox_sent_total", {**shop, "topic": "orders"}, committed - unsent),
         Sample("outbox_unsent", {**APP, "topic": "(others)"}, 1),
         Sample("workers", {**shop, "part": "relay"}, 2),
         Sample("workers", {"service": "billing", "part": "relay"}, 2),

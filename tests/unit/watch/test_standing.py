@@ -17,6 +17,7 @@ from posthouse.app import app_of, apps_of
 from posthouse.broker import Progress
 from posthouse.opened import worker_of
 from posthouse.store import Counts, Gauges
+from posthouse.stores.sqlite import counting
 from posthouse.testing import Harness
 from posthouse.testing.store_contract.samples import entry, held
 from posthouse.testing.store_contract.steps import hold
@@ -74,6 +75,7 @@ async def test_the_figures_follow_events_to_their_ends() -> None:
         line = {"service": "ledger", "consumer": "ledger", "topic": "shop.order"}
         assert found.one("outbox_committed_total", service="shop", topic="shop.order") == 4
         assert found.one("outbox_unsent", service="shop", topic="shop.order") == 0
+        assert found.one("outbox_sent_total", service="shop", topic="shop.order") == 4
         assert found.one("consumer_applied_total", **line) == 2
         assert found.one("held", **line, state="dead") == 1
         assert found.one("held", **line, state="blocked") == 1
@@ -150,6 +152,21 @@ def noted(read: list[str], name: str, asked: Callable[..., Awaitable[T]]) -> Cal
         return await asked(**options)
 
     return call
+
+
+async def test_what_is_only_estimated_is_no_counter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids of transactions that were rolled back count as committed, until everything was sent."""
+    monkeypatch.setattr(counting, "MOST", 3)
+    async with Harness(shop) as harness:
+        await harness.publish(OrderPlaced(key="k"))
+        await harness.settled()
+        await stop(harness)
+        standing = standing_of(shop)
+        for number in range(5):
+            await harness.publish(OrderPlaced(key="k", number=number))
+        found = await look(standing)
+        assert (found.one("outbox_unsent"), found.one("outbox_sent_total")) == (5, 1)
+        assert found.of("outbox_committed_total") == []
 
 
 async def test_ages_grow_while_nobody_works() -> None:

@@ -14,7 +14,7 @@ from posthouse.stores.postgres.steps import NOW
 AHEAD = "cursors of the outbox are ahead of the server: it has forgotten what it said, or they are those of another"
 AHEAD_FIX = "the next lease of a relay sends everything again that is left in the outbox"
 
-MOST = 10_000
+MOST = 5_000
 """Rows of a backlog that are counted at every look; of a longer one the rest is estimated."""
 
 GAPS = 100

@@ -19,7 +19,7 @@ from posthouse.stores.sqlite.projections import GENERATIONS, generation_of
 
 T = TypeVar("T")
 
-MOST = 10_000
+MOST = 5_000
 """Rows of a backlog that are counted at every look; of a longer one the rest is estimated."""
 
 GAPS = 100

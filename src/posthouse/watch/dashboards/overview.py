@@ -58,6 +58,7 @@ RATES = Row(
     "Rates",
     [
         graph("Committed", _of.rate("outbox_committed_total", "topic"), "outbox_committed_total", "ops"),
+        graph("Sent", _of.rate("outbox_sent_total", "topic"), "outbox_sent_total", "ops"),
         graph("Published", _of.rate("events_published_total", "outcome"), "events_published_total", "ops"),
         graph(
             "Published, by class of tenant",
