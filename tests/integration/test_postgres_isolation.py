@@ -21,8 +21,8 @@ from posthouse.stores import open_store
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.roles import roles_script
 from posthouse.testing import rehost
-from posthouse.testing.store_contract.samples import row
-from posthouse.testing.store_contract.steps import add, drain
+from posthouse.testing.store_contract.samples import entry, held, row
+from posthouse.testing.store_contract.steps import add, drain, hold
 from tests.faults.scene import crafted
 from tests.kit.servers.postgres import PostgresServer
 from tests.kit.servers.roles import Ground
@@ -62,6 +62,23 @@ async def findings(store: PostgresStore) -> str:
                 pytest.fail("a transaction was begun")
         assert str(by_the_runtime.value) == str(by_the_application.value)
         return str(by_the_runtime.value)
+
+
+async def test_the_tally_is_put_right_by_nobody_who_does_not_see_what_it_counts(isolated: Ground) -> None:
+    async with opened(store_of(isolated)) as store:
+        await hold(store, held(entry(1), "dead"), held(entry(1, key="other"), "dead"))
+        before = (await store.counts()).held
+        assert sum(before.values()) == 2
+        with (
+            psycopg.connect(isolated.owner_url, autocommit=True) as owner,
+            pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security hides events"),
+        ):
+            owner.execute("SELECT posthouse.recount()")
+        with psycopg.connect(isolated.runtime_url, autocommit=True) as runtime:
+            assert runtime.execute("SELECT posthouse.recount()").fetchone() == (0,)
+        assert (await store.counts()).held == before
+    async with opened(PostgresStore(isolated.owner_url)) as owned:
+        assert "tally" not in {check.name for check in await owned.checks()}, "it cannot tell"
 
 
 async def test_it_starts_with_the_roles_that_were_set_up(isolated: Ground) -> None:

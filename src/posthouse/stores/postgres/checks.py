@@ -46,9 +46,9 @@ SELECT (SELECT count(*) FROM posthouse.shard),
     (SELECT coalesce(sum(t.number), 0) FROM posthouse.tallied() t WHERE t.kind = 'held' AND t.state = 'dead')
 """
 
-# Whether everything that is tallied is little enough to be counted, and how many figures of the tally are not what is there.
+# Whether everything that is tallied is little enough to be counted, and can be seen, and how many figures of the tally are not what is there.
 COUNTABLE = """
-SELECT sum(pg_relation_size(t)) <= $1::bigint
+SELECT sum(pg_relation_size(t)) <= $1::bigint AND posthouse.sees_all()
 FROM unnest(ARRAY['posthouse.held', 'posthouse.stuck', 'posthouse.timer', 'posthouse.saga']::regclass[]) t
 """
 WRONG = """
@@ -149,7 +149,8 @@ class PostgresChecks:
                 "tally",
                 f"{wrong} of its figures are not what is there" if wrong else "its figures are what is there",
                 wrong=wrong > 0,
-                fix=f"rows were copied or changed without triggers: SELECT {self._database.settings.schema}.recount()",
+                fix=f"rows were copied or changed without triggers: SELECT {self._database.settings.schema}.recount(), "
+                "as the role that the runtime connects with",
             )
         ]
 

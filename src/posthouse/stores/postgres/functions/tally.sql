@@ -19,11 +19,16 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- Count everything and put the tally right, for one that was changed behind our backs, such as by a copy of tables without
--- their triggers. Whoever writes to these tables waits until the transaction ends. How many figures were wrong.
+-- their triggers. Whoever writes to these tables waits until the transaction ends. How many figures were wrong. Where tenants are
+-- kept apart, only the runtime's role sees what is to be counted.
 CREATE FUNCTION posthouse.recount() RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     wrong integer;
 BEGIN
+    IF NOT posthouse.sees_all() THEN
+        RAISE EXCEPTION 'row-level security hides events from %', current_user
+            USING ERRCODE = 'insufficient_privilege', HINT = 'Call it as the role that the runtime connects with.';
+    END IF;
     LOCK TABLE posthouse.held, posthouse.stuck, posthouse.timer, posthouse.saga IN SHARE MODE;
     INSERT INTO posthouse.tally_change (kind, name, topic, state, number)
     SELECT d.kind, d.name, d.topic, d.state, sum(d.number) FROM (
