@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
 from posthouse.broker import Frame
+from posthouse.clock import SystemClock
 from posthouse.events import Event
+from posthouse.redaction import words_of
 from posthouse.seam.context import EventContext
 from posthouse.store import InboxEntry
 from posthouse.store.savepoints import Fate
+
+log = logging.getLogger("posthouse.traces")
+
+AGAIN = 60.0
+"""Seconds until whoever failed to say where spans go is asked again."""
 
 
 class TracerProvider(Protocol):
@@ -89,16 +97,30 @@ UNSEEN = Unseen()
 
 class Tracing:
     """Whether this process traces. `find` is asked until it has an answer: an application may set its provider up after ours,
-    or after a fork."""
+    or after a fork. Where it fails nothing is traced, that is told once, and it is asked again a minute later."""
 
-    __slots__ = ("find", "spans")
+    __slots__ = ("_again", "_now", "_told", "find", "spans")
 
-    def __init__(self, find: Callable[[], Spans | None] | None = None) -> None:
+    def __init__(
+        self, find: Callable[[], Spans | None] | None = None, *, now: Callable[[], float] = SystemClock.monotonic
+    ) -> None:
         self.find = find
         self.spans: Spans | None = None
         """None: nobody looks."""
+        self._now = now
+        self._again: float | None = None
+        self._told = False
 
     def look(self) -> None:
-        """Find out, where it is not known yet."""
-        if self.spans is None and self.find is not None:
+        """Find out, where it is not known yet. Nothing that a provider does is raised here."""
+        if self.spans is not None or self.find is None or (self._again is not None and self._now() < self._again):
+            return
+        try:
             self.spans = self.find()
+        except Exception as error:
+            self._again = self._now() + AGAIN
+            if not self._told:
+                self._told = True
+                log.warning(
+                    "nothing is traced, for the tracer provider failed: %s: %s", type(error).__name__, words_of(error)
+                )

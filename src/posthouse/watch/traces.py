@@ -401,7 +401,10 @@ def _follows(tracer: trace.Tracer) -> bool:
     """Whether nothing is ever recorded below a span that is not sampled, so that nobody need be asked: an SDK's sampler says so
     in its description, and most are such."""
     describe = getattr(getattr(tracer, "sampler", None), "get_description", None)
-    words = str(describe()) if callable(describe) else ""
+    try:
+        words = str(describe()) if callable(describe) else ""
+    except Exception:  # one that does not describe itself is asked
+        return False
     off = ("remoteParentNotSampled:AlwaysOffSampler", "localParentNotSampled:AlwaysOffSampler")
     return words.startswith("ParentBased{") and all(part in words for part in off)
 

@@ -30,11 +30,13 @@ from posthouse import (
     app_of,
     drained,
 )
-from posthouse.clock import new_id
+from posthouse.clock import ManualClock, new_id
 from posthouse.errors import EventError
 from posthouse.events.trace import correlation_to_trace_id
+from posthouse.seam.spans import Tracing
 from posthouse.store import HeldFilter
 from posthouse.testing import Harness
+from posthouse.watch.traces import OpenTelemetrySpans, spans_of
 from tests.kit.spans import Collected, linked, place, trace_id
 from tests.kit.waiting import eventually
 
@@ -441,6 +443,53 @@ async def test_a_provider_that_is_set_when_all_is_open_is_found(
         async with shop.orders.transaction("t1") as tx:
             tx.publish(shop.placed(order_id="o1"))
     assert collected.tree("posthouse.send") == ["create order.placed.v1"]
+
+
+class BrokenProvider(TracerProvider):
+    def get_tracer(self, *_: Any, **__: Any) -> trace.Tracer:
+        raise RuntimeError("the collector's settings could not be read: password=hunter2")
+
+
+async def test_a_provider_that_fails_is_told_of_once_and_events_go_their_way(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = Shop(tmp_path, None, BrokenProvider())
+    await ordered(shop)
+    figures = await drained(shop.orders, shop.billing)
+    assert {(line.consumer, line.applied) for line in figures.lines} == {("orders", 1), ("billing", 1)}
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "posthouse.traces"]
+    assert "RuntimeError: the collector's settings could not be read" in told
+    assert "hunter2" not in told
+
+
+def test_a_provider_that_failed_is_asked_again_a_minute_later(collected: Collected) -> None:
+    clock, asked = ManualClock(), list[float]()
+
+    def find() -> OpenTelemetrySpans | None:
+        asked.append(clock.monotonic())
+        if len(asked) == 1:
+            raise ImportError("No module named 'opentelemetry'")
+        return spans_of(collected.provider)
+
+    tracing = Tracing(find, now=clock.monotonic)
+    for _ in range(3):
+        tracing.look()
+    assert len(asked) == 1
+    assert tracing.spans is None
+    clock.advance(61)
+    tracing.look()
+    assert tracing.spans is not None
+
+
+class Undescribed(TraceIdRatioBased):
+    def get_description(self) -> str:
+        raise NotImplementedError
+
+
+async def test_a_sampler_that_does_not_describe_itself_is_asked_about_each_span(tmp_path: Path) -> None:
+    collected = Collected(Undescribed(1.0))
+    await ordered(Shop(tmp_path, collected))
+    assert len(collected.named("posthouse.process")) == 2
 
 
 async def test_a_trace_that_is_not_sampled_is_handed_on_as_such(tmp_path: Path) -> None:
