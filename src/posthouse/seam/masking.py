@@ -13,6 +13,7 @@ from posthouse.contracts.personal import personal_fields, personal_values
 from posthouse.events import Event
 from posthouse.redaction import HIDDEN, MOST_WORDS, redacted, storable
 from posthouse.seam.current import Current, current
+from posthouse.seam.words import attempted
 
 READ = 64 * 1024
 """Characters of a text that are looked at; of what is longer the rest is never shown."""
@@ -44,12 +45,9 @@ def words_here(error: BaseException, *events: Event[object]) -> str:
 
 
 def _text(value: object) -> str:
-    try:
-        if isinstance(value, bytes | bytearray):
-            return bytes(value[:READ]).decode(errors="backslashreplace")
-        return value if type(value) is str else str(value)
-    except Exception:  # whatever a class does in its repr
-        return UNSAYABLE
+    if isinstance(value, bytes | bytearray):
+        return bytes(value[:READ]).decode(errors="backslashreplace")
+    return value if type(value) is str else attempted(lambda: str(value), UNSAYABLE)
 
 
 def _pattern(here: Current, facts: Sequence[tuple[type, object]]) -> re.Pattern[str] | None:

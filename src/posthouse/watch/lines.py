@@ -3,17 +3,20 @@ and no event waits for him."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import sys
 import threading
 import time
+import weakref
 from collections import deque
-from typing import Protocol
+from typing import Any, Protocol
+
+from posthouse.watch import forks
 
 MOST = 10_000
 """Lines that may wait to be written."""
+MOST_CHARACTERS = 32 * 1024 * 1024
+"""And how much they may be together."""
 LAST_WORDS = 2.0
 """Seconds for the rest, at the end."""
 
@@ -28,22 +31,32 @@ class Stream(Protocol):
 
 class Lines(logging.Handler):
     """Writes to a stream, stderr unless given. A line is formatted where it is logged, so that it knows its event. A logging call
-    never raises, and never waits for the stream."""
+    never raises, and never waits for the stream; a signal handler and a finaliser may log in the midst of another call."""
 
     def __init__(self, stream: Stream | None = None, *, most: int = MOST) -> None:
         super().__init__()
         self._stream = stream or sys.stderr
         self._most = most
-        self._begin()
+        self._end: Any = None
+        self.begin_anew()
+        forks.tell(self)
 
-    def _begin(self) -> None:
-        self._pid = os.getpid()
+    def begin_anew(self) -> None:
+        """Also in the child of a fork: the writer, and what waited for it, are its parent's."""
         self._waiting: deque[str] = deque()
-        self._change = threading.Condition(threading.Lock())
+        self._size = 0
+        self._change = threading.Condition(threading.RLock())  # whoever logs inside of it is let in again
         self._writing = False
         self._left_out = 0
         self._closed = False
         self._writer: threading.Thread | None = None
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """As any handler, and without its lock: nobody waits while another's line is put into words."""
+        shown: object = self.filter(record)  # from Python 3.12 on maybe another record
+        if shown:
+            self.emit(shown if isinstance(shown, logging.LogRecord) else record)
+        return bool(shown)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Hand the line to the writer."""
@@ -60,10 +73,10 @@ class Lines(logging.Handler):
         for one in self.filters:
             if (finish := getattr(one, "finish", None)) is not None:
                 finish()
-        if self._pid != os.getpid():
-            return
         until = time.monotonic() + LAST_WORDS
         with self._change:
+            if self._writer is None and self._waiting:  # none can be started any more
+                self._write_those(*self._taken())
             while (self._waiting or self._writing) and (left := until - time.monotonic()) > 0:
                 self._change.wait(left)
 
@@ -75,37 +88,67 @@ class Lines(logging.Handler):
             self._change.notify_all()
 
     def _put(self, text: str) -> None:
-        if self._pid != os.getpid():  # a child: the writer is its parent's
-            self._begin()
         with self._change:
-            if len(self._waiting) >= self._most:
+            if len(self._waiting) >= self._most or self._size > MOST_CHARACTERS:
                 self._left_out += 1
                 return
             self._waiting.append(text)
-            if self._writer is None or not self._writer.is_alive():
+            self._size += len(text)
+            if self._writer is None:
                 self._writer = threading.Thread(target=self._write, daemon=True, name="posthouse-log")
-                self._writer.start()
+                try:
+                    self._writer.start()
+                except RuntimeError:  # the process ends: flush writes
+                    self._writer = None
             self._change.notify_all()
+        if self._end is None or not self._end.still_active():
+            self._end = _at_the_end_of_a_child(self)
 
     def _write(self) -> None:
         while True:
             with self._change:
                 while not self._waiting:
                     if self._closed:
+                        self._writer = None
                         return
                     self._change.wait()
-                texts = list(self._waiting)
-                self._waiting.clear()
-                left_out, self._left_out = self._left_out, 0
                 self._writing = True
-            if left_out:
-                texts.append(self.format(_told(left_out)))
-            with contextlib.suppress(OSError, ValueError):  # nobody reads any more
-                self._stream.write("".join(f"{text}\n" for text in texts))
-                self._stream.flush()
+                texts, left_out = self._taken()
+            self._write_those(texts, left_out)
             with self._change:
                 self._writing = False
                 self._change.notify_all()
+
+    def _taken(self) -> tuple[deque[str], int]:
+        """What waits, in one step: what is logged meanwhile is either among these or waits."""
+        texts, self._waiting, self._size = self._waiting, deque(), 0
+        left_out, self._left_out = self._left_out, 0
+        return texts, left_out
+
+    def _write_those(self, texts: deque[str], left_out: int) -> None:
+        if left_out:
+            texts.append(self.format(_told(left_out)))
+        whole = "".join(f"{text}\n" for text in texts)
+        try:
+            try:
+                self._stream.write(whole)
+            except UnicodeEncodeError as error:
+                self._stream.write(whole.encode(error.encoding, "backslashreplace").decode(error.encoding))
+            self._stream.flush()
+        except Exception:  # nobody reads, or not now
+            with self._change:
+                self._left_out += len(texts)
+
+
+def _at_the_end_of_a_child(handler: Lines) -> Any:
+    """Processes of `multiprocessing` end without `atexit`, by their own list, which is emptied when they begin."""
+    util = sys.modules.get("multiprocessing.util")
+    return None if util is None else util.Finalize(handler, _flush, args=(weakref.ref(handler),), exitpriority=-100)
+
+
+def _flush(handler: weakref.ref[Lines]) -> None:
+    if (one := handler()) is not None:
+        one.flush()
 
 
 def _told(left_out: int) -> logging.LogRecord:

@@ -18,7 +18,8 @@ import msgspec
 from posthouse.events import timestamp
 from posthouse.options import Count, checked
 from posthouse.seam.current import Current, current
-from posthouse.seam.masking import Mask
+from posthouse.seam.masking import UNSAYABLE, Mask
+from posthouse.seam.words import attempted
 from posthouse.watch.here import fields_of
 from posthouse.watch.lines import Lines, Stream
 from posthouse.watch.repeats import Repeats
@@ -55,7 +56,7 @@ class Context(logging.Filter):
     """Writes down in each record which event or request it belongs to, for a formatter that runs elsewhere."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        _stamped(record)
+        attempted(lambda: _stamped(record), None)
         return True
 
 
@@ -65,10 +66,8 @@ class JsonLines(logging.Formatter):
     first four is shown with `_` at its end."""
 
     def format(self, record: logging.LogRecord) -> str:
-        try:
-            return msgspec.json.encode(_entry(record)).decode()
-        except Exception as error:
-            return msgspec.json.encode(_lost(record, error)).decode()
+        entry = attempted(lambda: msgspec.json.encode(_entry(record)), None)
+        return (entry or msgspec.json.encode(_lost(record))).decode()
 
 
 class PlainLines(logging.Formatter):
@@ -76,10 +75,7 @@ class PlainLines(logging.Formatter):
     line: those that follow the first are indented."""
 
     def format(self, record: logging.LogRecord) -> str:
-        try:
-            return _plain(record)
-        except Exception as error:
-            return " ".join(str(value) for value in _lost(record, error).values())
+        return attempted(lambda: _plain(record), None) or " ".join(_lost(record).values())
 
 
 @checked
@@ -143,14 +139,9 @@ def _plain(record: logging.LogRecord) -> str:
 
 
 def _message(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except Exception:  # arguments that do not fit, or cannot be put into words
-        return (
-            f"{record.msg} (its arguments do not fit)"
-            if isinstance(record.msg, str)
-            else "(it cannot be put into words)"
-        )
+    """Arguments may not fit, or cannot be put into words."""
+    unfit = f"{record.msg} (its arguments do not fit)" if isinstance(record.msg, str) else UNSAYABLE
+    return attempted(record.getMessage, unfit)
 
 
 def _traceback(record: logging.LogRecord) -> str | None:
@@ -158,10 +149,10 @@ def _traceback(record: logging.LogRecord) -> str | None:
         return record.exc_text
     if not record.exc_info:
         return None
-    try:
-        text = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
-    except Exception:  # an error whose own words fail
-        return "(its traceback cannot be put into words)"
+    found = record.exc_info
+    text = attempted(
+        lambda: "".join(traceback.format_exception(*found)).rstrip("\n"), "(its traceback cannot be put into words)"
+    )
     half = TRACE // 2
     return text if len(text) <= TRACE else f"{text[:half]}\n…\n{text[-half:]}"
 
@@ -180,11 +171,11 @@ def _one_line(text: str) -> str:
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text.replace("\n", "\\n"))
 
 
-def _lost(record: logging.LogRecord, error: Exception) -> dict[str, str]:
+def _lost(record: logging.LogRecord) -> dict[str, str]:
     """In place of a line that could not be written: where it would have come from."""
     return {
         "time": timestamp(time.time()),
         "level": "error",
         "logger": "posthouse.logs",
-        "event": f"a line of {str(record.name)[:100]!a} at {record.lineno!s} could not be written: {type(error).__name__}",
+        "event": f"a line of {str(record.name)[:100]!a} at {record.lineno!s} could not be written",
     }

@@ -8,10 +8,13 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from posthouse.options import Count, checked
+from posthouse.seam.current import current
+from posthouse.seam.words import attempted
+from posthouse.watch import forks
 
 MINUTE = 60.0
 MOST = 2_000
@@ -46,16 +49,22 @@ class Repeats(logging.Filter):
         super().__init__(name)
         self._most = most
         self._tell = tell or _through_its_logger
-        self._seen: dict[Key, _Seen] = {}
-        self._lock = threading.Lock()
-        self._teller: threading.Thread | None = None
+        self.begin_anew()
+        forks.tell(self)
         atexit.register(self.finish)
 
+    def begin_anew(self) -> None:
+        """Also in the child of a fork: what was left out so far, its parent tells."""
+        self._seen: dict[Key, _Seen] = {}
+        self._lock = threading.RLock()
+        self._counts = False
+        self._teller: threading.Thread | None = None
+
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is shown; what was decided for one handler holds for all."""
+        """Whether the line is shown; what was decided for one handler holds for all. What cannot be compared is shown."""
         known = record.__dict__.get("_posthouse_shown")
         if known is None:
-            known = record.__dict__["_posthouse_shown"] = self._is_shown(record)
+            known = record.__dict__["_posthouse_shown"] = attempted(lambda: self._is_shown(record), True)
         return bool(known)
 
     def finish(self) -> None:
@@ -65,9 +74,12 @@ class Repeats(logging.Filter):
     def _is_shown(self, record: logging.LogRecord) -> bool:
         if not super().filter(record) or getattr(record, "outcome", None) in FOR_GOOD:
             return True
-        key = (record.name, record.levelno, str(record.msg), *(str(record.__dict__.get(name, "")) for name in WHOSE))
+        whose = {"consumer": current().consumer, **record.__dict__}
+        key = (record.name, record.levelno, str(record.msg), *(str(whose.get(name, "")) for name in WHOSE))
         now = time.monotonic()
-        with self._lock:
+        with self._counting() as alone:
+            if not alone:
+                return True
             seen = self._seen.get(key)
             if seen is None or (now - seen.since >= MINUTE and not seen.left_out):
                 if seen is None and len(self._seen) >= MOST and not self._made_room(now):
@@ -79,8 +91,22 @@ class Repeats(logging.Filter):
             seen.left_out += 1
             if self._teller is None or not self._teller.is_alive():
                 self._teller = threading.Thread(target=self._tell_in_time, daemon=True, name="posthouse-repeats")
-                self._teller.start()
+                with contextlib.suppress(RuntimeError):  # the process ends, and `finish` tells
+                    self._teller.start()
             return False
+
+    @contextlib.contextmanager
+    def _counting(self) -> Iterator[bool]:
+        """One at a time. False in a signal handler or a finaliser that logs in the midst of it, in the same thread."""
+        with self._lock:
+            if self._counts:
+                yield False
+                return
+            self._counts = True
+            try:
+                yield True
+            finally:
+                self._counts = False
 
     def _made_room(self, now: float) -> bool:
         for key in [key for key, seen in self._seen.items() if now - seen.since >= MINUTE and not seen.left_out]:
@@ -90,7 +116,7 @@ class Repeats(logging.Filter):
     def _tell_in_time(self) -> None:
         """Runs while something was left out that was not told."""
         while True:
-            with self._lock:
+            with self._counting():
                 waiting = [seen.since for seen in self._seen.values() if seen.left_out]
                 if not waiting:
                     self._teller = None
@@ -101,7 +127,9 @@ class Repeats(logging.Filter):
             self._tell_those_since(time.monotonic() - MINUTE)
 
     def _tell_those_since(self, latest: float) -> None:
-        with self._lock:
+        with self._counting() as alone:
+            if not alone:
+                return
             due = [(key, seen) for key, seen in self._seen.items() if seen.left_out and seen.since <= latest]
             for key, _ in due:
                 del self._seen[key]

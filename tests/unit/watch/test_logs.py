@@ -636,6 +636,183 @@ os.waitpid(child, 0)
     assert sorted(events) == ["child", "parent"]
 
 
+def test_a_signal_handler_and_a_finaliser_may_log_in_the_midst_of_a_line() -> None:
+    """Wherever in our code it comes: the trace function logs once at each line of it."""
+    code = """
+import logging, sys, threading
+from posthouse.watch import lines, repeats
+from posthouse.watch.logs import configure
+configure(repeats=5)
+log, ours, done = logging.getLogger("posthouse.relay"), (lines.__file__, repeats.__file__), set()
+def step(frame, event, arg):
+    place = (frame.f_code.co_filename, frame.f_lineno)
+    if place[0] not in ours:
+        return None
+    if event == "line" and place not in done:
+        done.add(place)
+        log.info("signal %s", place[1], extra={"handler": str(place)})
+    return step
+threading.settrace(step)
+sys.settrace(step)
+for number in range(20):
+    log.info("line %d", number)
+sys.settrace(None)
+log.info("%d", len(done))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    events = [json.loads(line)["event"] for line in run.stderr.splitlines()]
+    assert [event for event in events if event.startswith("line ")] == [f"line {number}" for number in range(5)]
+    signals = [event for event in events if event.startswith("signal ")]
+    assert len(signals) > 25
+    assert any("15 lines like this" in event for event in events)
+
+
+def test_a_line_of_a_multiprocessing_child_is_written(tmp_path: Path) -> None:
+    code = f"""
+import logging, multiprocessing
+from posthouse.watch.logs import configure
+def child(number):
+    logging.info("child %d", number)
+if __name__ == "__main__":
+    configure(stream=open({str(tmp_path / "log")!r}, "a"))
+    for number in range(5):
+        process = multiprocessing.get_context("fork").Process(target=child, args=(number,))
+        process.start()
+        process.join()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    events = [json.loads(line)["event"] for line in (tmp_path / "log").read_text().splitlines()]
+    assert events == [f"child {number}" for number in range(5)]
+
+
+def test_a_fork_while_another_thread_counts_repeats_leaves_no_lock_behind() -> None:
+    code = """
+import logging, os, signal, threading
+from posthouse.watch.logs import configure
+configure(repeats=1)
+log = logging.getLogger("posthouse.relay")
+log.info("x")
+log.info("x")
+repeats = logging.getLogger().handlers[0].filters[0]
+held, go = threading.Event(), threading.Event()
+def hold():
+    with repeats._lock:
+        held.set()
+        go.wait(20)
+threading.Thread(target=hold).start()
+held.wait(20)
+child = os.fork()
+if child == 0:
+    signal.alarm(5)
+    log.info("x")
+    logging.shutdown()
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+go.set()
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert run.stdout == "0\n"
+    events = [json.loads(line)["event"] for line in run.stderr.splitlines()]
+    assert sorted(events) == ["1 lines like this were left out in 1 s: x", "x", "x"]  # one of each process
+
+
+def test_a_character_that_the_stream_does_not_have_loses_no_line(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w", encoding="latin-1") as stream:
+        handler = Lines(stream)
+        log = logging.Logger("shop")
+        log.addHandler(handler)
+        for number in range(10):
+            log.info("line %d \u2713", number)
+        handler.flush()
+        handler.close()
+    assert (tmp_path / "log").read_text().splitlines() == [f"line {number} \\u2713" for number in range(10)]
+
+
+def test_lines_that_a_stream_refused_are_told_when_it_takes_some_again() -> None:
+    class Full(io.StringIO):
+        full = True
+
+        def write(self, text: str) -> int:
+            if self.full:
+                raise BlockingIOError
+            return super().write(text)
+
+    handler, log = Lines(stream := Full()), logging.Logger("shop")
+    log.addHandler(handler)
+    log.info("lost")
+    handler.flush()
+    stream.full = False
+    log.info("written")
+    handler.flush()
+    handler.close()
+    assert stream.getvalue().splitlines() == [
+        "written",
+        "whoever reads the log does not keep up: 1 lines were left out",
+    ]
+
+
+def test_nobody_waits_while_another_s_line_is_put_into_words() -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    class Slow:
+        def __str__(self) -> str:
+            begun.set()
+            go.wait(20)
+            return "slow"
+
+    handler, log = Lines(stream := io.StringIO()), logging.Logger("shop")
+    log.addHandler(handler)
+    thread = threading.Thread(target=log.info, args=(Slow(),))
+    thread.start()
+    begun.wait(20)
+    other = threading.Thread(target=log.info, args=("quick",))
+    other.start()
+    other.join(5)
+    assert not other.is_alive()
+    go.set()
+    thread.join()
+    handler.flush()
+    handler.close()
+    assert stream.getvalue() == "quick\nslow\n"
+
+
+class Panic(BaseException):
+    """As extensions raise them."""
+
+
+class Array:
+    def __eq__(self, other: object) -> Any:
+        return self
+
+    def __bool__(self) -> bool:
+        raise ValueError("its truth is ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Mute:
+    def __str__(self) -> str:
+        raise Panic
+
+
+@pytest.mark.parametrize("formatter", [JsonLines(), PlainLines()])
+def test_nothing_that_is_logged_raises_out_of_a_filter_or_as_a_panic(formatter: logging.Formatter) -> None:
+    paper = Paper(formatter, Repeats("", 10), Context())
+    paper.log.info("x", extra={"outcome": Array()})
+    paper.log.info("x", extra={"handler": Mute()})
+    paper.log.info("x %s", Mute())
+    paper.log.info(Mute())
+    assert len(paper.text.splitlines()) == 4
+
+
+def test_repeats_of_one_consumer_hide_nothing_of_another() -> None:
+    paper, _ = repeated(most=1)
+    for consumer in ("a", "a", "b"):
+        with during(Current(consumer=consumer)):
+            paper.log.warning("late")
+    assert [line["consumer"] for line in paper.lines] == ["a", "b"]
+
+
 def test_it_is_set_up_by_a_dictionary_as_well() -> None:
     logging.config.dictConfig(
         {
