@@ -22,9 +22,9 @@ MANY = 40_000
 
 # Many of each, of which few are of a kind that anybody looks for.
 FILL = """
-INSERT INTO posthouse.held (consumer, topic, tenant, lineage, event_id, digest, time, state, type, body, attempts, next_at,
+INSERT INTO posthouse.held (consumer, topic, tenant, key, lineage, event_id, digest, time, state, type, body, attempts, next_at,
     first_at, last_at, reason, error, stack)
-SELECT 'c' || n % 4, 'topic' || n % 2, 't' || n % 50, 1, 'e' || n, '', 0, CASE WHEN n % 10000 = 1 THEN 'dead' ELSE 'retrying' END,
+SELECT 'c' || n % 4, 'topic' || n % 2, 't' || n % 50, 'k' || n % 100, 1, 'e' || n, '', 0, CASE WHEN n % 10000 = 1 THEN 'dead' ELSE 'retrying' END,
     'x', '', 0, n, n, 0, '', '', '' FROM generate_series(1, {many}) n;
 INSERT INTO posthouse.saga (tenant, saga, id, attempt, status, turn, reason, started_at, changed_at, progress, state)
 SELECT 't1', 's' || n % 3, 'i' || n, 1, CASE WHEN n % 10000 = 1 THEN 'partial' ELSE 'running' END, 1, '', n, 0, '{{}}', '{{}}'
@@ -45,7 +45,15 @@ FILTERS = [
     HeldFilter(**dict(zip(names, values, strict=True)))  # type: ignore[arg-type] # each name has values of its own
     for number in range(4)
     for chosen in itertools.combinations(
-        (("consumer", "c1"), ("topic", "topic1"), ("state", "dead"), ("tenant", "t7"), ("event_id", "e77")), number
+        (
+            ("consumer", "c1"),
+            ("topic", "topic1"),
+            ("state", "dead"),
+            ("tenant", "t7"),
+            ("key", "k7"),
+            ("event_id", "e77"),
+        ),
+        number,
     )
     for names, values in [([name for name, _ in chosen], [value for _, value in chosen])]
 ] + [

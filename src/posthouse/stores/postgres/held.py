@@ -90,25 +90,15 @@ WHERE consumer = $2 AND topic = $3 AND tenant = $4 AND key = $5 AND sequence = $
 # Events by id …
 FIND = f"SELECT {COLUMNS} FROM posthouse.held e WHERE {{asked}} ORDER BY e.id LIMIT $2"
 
-# … those of a tenant, along its own index, whatever is known of the table …
-FIND_OF_TENANT = f"""
-SELECT {COLUMNS} FROM posthouse.held e WHERE (e.tenant, e.id) > ({{tenant}}, $1) AND e.tenant <= {{tenant}} AND {{asked}}
-ORDER BY e.tenant, e.id LIMIT $2
+# … those of a key, or of a tenant, along its own index, whatever is known of the table …
+FIND_ALONG = f"""
+SELECT {COLUMNS} FROM posthouse.held e WHERE (e.{{column}}, e.id) > ({{place}}, $1) AND e.{{column}} <= {{place}} AND {{asked}}
+ORDER BY e.{{column}}, e.id LIMIT $2
 """
 
 # … those that are this event: they are few, and looked for before anything else is asked …
 FIND_EVENT = f"""
 SELECT {COLUMNS} FROM (SELECT * FROM posthouse.held WHERE event_id = {{event_id}} OFFSET 0) e WHERE {{asked}} ORDER BY e.id LIMIT $2
-"""
-
-# … those of a key, most of which have numbers and are in an index by them …
-FIND_OF_KEY = f"""
-SELECT {COLUMNS} FROM (
-    (SELECT * FROM posthouse.held h WHERE h.tenant = {{tenant}} AND h.consumer = {{consumer}} AND h.topic = {{topic}} AND h.key = {{key}}
-        AND h.sequence IS NOT NULL OFFSET 0)
-    UNION ALL
-    (SELECT * FROM posthouse.held h WHERE h.tenant = {{tenant}} AND h.consumer = {{consumer}} AND h.sequence IS NULL OFFSET 0)) e
-WHERE {{asked}} ORDER BY e.id LIMIT $2
 """
 
 # … and those of some kinds.
@@ -174,17 +164,18 @@ def find_held(wanted: HeldFilter, *, after: int, limit: int) -> tuple[str, Seque
     if wanted.ids is not None:
         parameters.append(list(wanted.ids))
         asked["ids"] = f"e.id = ANY (${len(parameters)}::bigint[])"
-    sql, known = FIND, set[str]()
+    sql, known, column = FIND, set[str](), ""
     if wanted.event_id is not None:
         sql = FIND_EVENT
-    elif given.keys() >= {"tenant", "consumer", "topic", "key"}:
-        sql = FIND_OF_KEY
-    elif wanted.ids is None and wanted.tenant is not None:
-        sql, known = FIND_OF_TENANT, {"after", "tenant"}
+    elif wanted.ids is None and (wanted.key is not None or wanted.tenant is not None):
+        column = "tenant" if wanted.key is None else "key"
+        sql, known = FIND_ALONG, {"after", column}
         # What no index answers, so that no other one is taken for it.
         asked = {name: words.replace(" = ", " IS NOT DISTINCT FROM ") for name, words in asked.items()}
     elif wanted.ids is None and not given.keys().isdisjoint(KIND):
         sql = FIND_OF_KINDS
     rest = " AND ".join(words for name, words in asked.items() if name not in known) or "true"
-    kinds = ", ".join(places.get(name, "NULL") for name in (*KIND, "key"))
-    return sql.format(asked=rest, kinds=kinds, **places), parameters
+    kinds = ", ".join(places.get(name, "NULL") for name in KIND)
+    return sql.format(
+        asked=rest, kinds=kinds, column=column, place=places.get(column), event_id=places.get("event_id")
+    ), parameters

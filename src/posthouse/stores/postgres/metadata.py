@@ -350,6 +350,7 @@ def _held(metadata: MetaData) -> None:
         Index("held_by_id", "id"),
         Index("held_by_kind", "consumer", "topic", "state", "id"),
         Index("held_event_id", "event_id"),
+        Index("held_key", "key", "id", postgresql_where=text("key IS NOT NULL")),
         Index("held_next_at", "consumer", "state", "next_at"),
         Index("held_waiting", *ordered, unique=True, postgresql_where=waiting),
         Index("held_ordered", *ordered, "event_id", unique=True, postgresql_where=numbered),

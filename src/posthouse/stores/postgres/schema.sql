@@ -407,6 +407,8 @@ CREATE INDEX held_by_kind ON posthouse.held (consumer, topic, state, id);
 
 CREATE INDEX held_event_id ON posthouse.held (event_id);
 
+CREATE INDEX held_key ON posthouse.held (key, id) WHERE key IS NOT NULL;
+
 -- At most one event of a number keeps its key waiting: another one with that number is a fork.
 CREATE UNIQUE INDEX held_waiting ON posthouse.held (tenant, consumer, topic, key, sequence)
     WHERE sequence IS NOT NULL AND state IN ('retrying', 'gap', 'blocked', 'dead');

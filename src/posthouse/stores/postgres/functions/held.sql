@@ -110,7 +110,7 @@ END $$;
 -- What kinds there are is seen by reading the index in leaps, from the first of each to the first of the next. NULL is any. The
 -- settings pin the plans: what is in the order of the index need not be sorted.
 CREATE FUNCTION posthouse.held_of_kinds(
-    after bigint, most integer, of_consumer text, of_topic text, of_state text, of_key text
+    after bigint, most integer, of_consumer text, of_topic text, of_state text
 ) RETURNS SETOF posthouse.held LANGUAGE plpgsql STABLE ROWS 100
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_incremental_sort = off SET jit = off
 AS $$
@@ -127,7 +127,7 @@ BEGIN
     SELECT e.* FROM kind k CROSS JOIN LATERAL (
         SELECT h.* FROM posthouse.held h
         WHERE (h.consumer, h.topic, h.state, h.id) > (k.consumer, k.topic, k.state, after)
-            AND (h.consumer, h.topic, h.state) <= (k.consumer, k.topic, k.state) AND (of_key IS NULL OR h.key = of_key)
+            AND (h.consumer, h.topic, h.state) <= (k.consumer, k.topic, k.state)
         ORDER BY h.consumer, h.topic, h.state, h.id LIMIT most) e
     WHERE (of_consumer IS NULL OR k.consumer = of_consumer) AND (of_topic IS NULL OR k.topic = of_topic)
         AND (of_state IS NULL OR k.state = of_state)

@@ -194,6 +194,8 @@ CREATE INDEX posthouse_held_kind ON posthouse_held (consumer, topic, state, id);
 
 CREATE INDEX posthouse_held_event_id ON posthouse_held (event_id);
 
+CREATE INDEX posthouse_held_key ON posthouse_held (key) WHERE key IS NOT NULL;
+
 CREATE INDEX posthouse_held_next_at ON posthouse_held (consumer, state, next_at);
 
 -- What is due later.
