@@ -1,7 +1,8 @@
 """Redaction: what may be shown of a text that leaves the process. Logs, errors, dead letters, checks and traces all pass here.
 
 A secret is known by where it stands: behind the user of a URL, after the name of an option that holds one, in an
-`Authorization` header, in a private key. Too much is hidden rather than too little, and a hostile text costs its length.
+`Authorization` header, in a private key. What databases and their libraries quote of the values that they were given is none
+of a log's business either. Too much is hidden rather than too little, and a hostile text costs its length.
 """
 
 from __future__ import annotations
@@ -53,6 +54,25 @@ _STEPS: tuple[tuple[re.Pattern[str], str], ...] = (
         re.compile(r"(\binput_value=).{0,300}?(, input_type=)"),
         rf"\1{HIDDEN}\2",
     ),  # pydantic quotes what it refuses
+    (re.compile(r"\[parameters: [^\n]*"), f"[parameters: {HIDDEN}]"),  # SQLAlchemy
+    (
+        re.compile(
+            r"(Failing row contains \()(?:(?!\n(?:[A-Z]+: |\[SQL: |\n(?:The above|During handling))).)*", re.DOTALL
+        ),
+        rf"\1{HIDDEN})",
+    ),  # PostgreSQL, as the next two
+    (
+        re.compile(r"(\bKey \([^=\n]{0,200}\)=\()[^\n]*?(?=\) (?:already|is |conflicts)|$)", re.MULTILINE),
+        rf"\1{HIDDEN}",
+    ),
+    (re.compile(r"(\binvalid input syntax for type [\w ]{1,60}: )[^\n]*"), rf"\1{HIDDEN}"),
+    (
+        re.compile(
+            r"(\binvalid input for query argument \$\d+[^:\n]{0,60}: )[^\n]*?(?= \((?:expected|value|a |an )|$)",
+            re.MULTILINE,
+        ),
+        rf"\1{HIDDEN}",
+    ),  # asyncpg
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), HIDDEN),
     (re.compile(r"\b(authorization\\?[\"']?\s*[:=,]\s*[\"']?(?:\w+\s+)?)[^\s\"']+", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(r"\b(bearer|basic)(\s+)[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1\2{HIDDEN}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -230,6 +231,18 @@ async def test_a_writer_in_the_way_is_store_unavailable(store: SqliteStore, path
                 await store.outbox.append(store.join(theirs.connection), [row(1)])
         await theirs.rollback()
         await theirs.close()
+
+
+async def test_what_our_statement_ends_with_shows_nothing_of_the_event(store: SqliteStore, theirs: Theirs) -> None:
+    async with store.begin() as tx:
+        await tx.execute(
+            "CREATE TRIGGER no BEFORE INSERT ON posthouse_outbox BEGIN SELECT RAISE(ABORT, 'not now'); END"
+        )
+    personal = row(headers={"name": "+49 170 5550002"}, idempotency_key="5550002")
+    with pytest.raises(StoreError, match="not now") as failed:
+        await store.outbox.append(store.join(theirs.connection), [personal])
+    assert "5550002" not in "".join(traceback.format_exception(failed.value))
+    await theirs.rollback()
 
 
 async def test_a_stale_snapshot_is_explained(store: SqliteStore, path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import subprocess
 import sys
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from typing import Any
@@ -21,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
-from posthouse.errors import ConfigurationError, StoreError, StoreOutdated
+from posthouse.errors import ConfigurationError, StoreError, StoreOutdated, StoreUnavailable
 from posthouse.store import OutboxRow, Timer
 from posthouse.stores.postgres import PostgresStore
 from posthouse.testing.store_contract.steps import append_now, drain
@@ -179,6 +181,32 @@ async def test_events_roll_back_with_their_rows(
         await store.outbox.append(store.join(theirs), [row(1)])
         await end(False)
     assert await committed(store) == (0, [])
+
+
+NEVER = "ALTER TABLE posthouse.outbox ADD CONSTRAINT never CHECK (topic = '') NOT VALID"
+
+
+@pytest.mark.parametrize("how", ["the server is gone", "the row is refused"])
+async def test_what_our_statement_ends_with_shows_nothing_of_the_event(
+    store: PostgresStore, postgres_url: str, kind: Callable[[str], Any], how: str
+) -> None:
+    async with store.begin() as tx:
+        if how == "the row is refused":
+            await tx.execute(NEVER)
+    async with kind(postgres_url) as (theirs, insert, end):
+        await insert()
+        joined = store.join(theirs)
+        if how == "the server is gone":
+            pid = (await joined.execute("SELECT pg_backend_pid()")).scalar()
+            async with store.begin() as tx:
+                await tx.execute("SELECT pg_terminate_backend($1, 5000)", (pid,))
+        personal = row(headers={"name": "+49 170 5550002"}, idempotency_key="5550002")
+        with pytest.raises(StoreError) as failed:
+            await store.outbox.append(joined, [personal])
+        assert "5550002" not in "".join(traceback.format_exception(failed.value))
+        assert isinstance(failed.value, StoreUnavailable) is (how == "the server is gone")
+        with contextlib.suppress(Exception):
+            await end(False)
 
 
 async def test_every_kind_of_value_arrives(store: PostgresStore, postgres_url: str, kind: Callable[[str], Any]) -> None:

@@ -131,10 +131,29 @@ def test_all_options_that_sound_like_secrets_are_known_to_be_some() -> None:
         f"{{'authorization': 'Token {SECRET}'}}",
         f"x=postgresql%3a%2f%2fme%3ap%40{SECRET}%40db",
         f"postgresql://a:1@h and then redis://:{SECRET}@db",
+        f"[SQL: SELECT posthouse.append_one(:p1)]\n[parameters: {{'p1': 'a]b{SECRET}'}}]\n(Background on this error)",
+        f"null value in column\nDETAIL:  Failing row contains (1, two\nlines) and {SECRET}, x).\nCONTEXT:  none",
+        f"duplicate key\nDETAIL:  Key (lower(email), n)=({SECRET} (x), 1) already exists.",
+        f'invalid input syntax for type double precision: "{SECRET}"',
+        f"invalid input for query argument $3: '{SECRET} (x)' (expected str, got int)",
+        f"invalid input for query argument $3 in element #0 of executemany() sequence: {SECRET}",
     ],
 )
 def test_a_secret_is_hidden_wherever_it_stands(text: str) -> None:
     assert SECRET not in redacted(text)
+
+
+def test_of_what_a_database_quotes_the_rest_is_shown() -> None:
+    detail = "no\nDETAIL:  Failing row contains (1, 2).\nCONTEXT:  here"
+    assert redacted(detail) == "no\nDETAIL:  Failing row contains (…)\nCONTEXT:  here"
+    assert redacted("Key (a, b)=(1, 2) already exists.") == "Key (a, b)=(…) already exists."
+    assert (
+        redacted("[SQL: SELECT 1]\n[parameters: (1,)]\n(Background)")
+        == "[SQL: SELECT 1]\n[parameters: …]\n(Background)"
+    )
+    assert redacted("for query argument $1: 5 (expected str)") == "for query argument $1: 5 (expected str)"
+    refused = "invalid input for query argument $1: 5 (expected str, got int)"
+    assert redacted(refused) == "invalid input for query argument $1: … (expected str, got int)"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +177,20 @@ def test_a_text_without_secrets_stays_as_it_is(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "hostile", ["://a:", "%3A%2F%2F", "password", "://", "://a/@", "a" * 50, "'password': \\", "Basic "]
+    "hostile",
+    [
+        "://a:",
+        "%3A%2F%2F",
+        "password",
+        "://",
+        "://a/@",
+        "a" * 50,
+        "'password': \\",
+        "Basic ",
+        "Key (a)=(",
+        "Failing row contains (",
+        "[parameters: ",
+    ],
 )
 def test_a_hostile_text_costs_little(hostile: str) -> None:
     """A quadratic expression would take minutes here; the suite's own limit would end it."""

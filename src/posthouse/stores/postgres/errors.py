@@ -43,8 +43,12 @@ DISK_FULL, NOT_PRIMARY = "53100", "25006"
 NOT_ALLOWED, BY_POLICY = "42501", "ExecWithCheckOptions"
 """The code has many causes, in many languages; the function of the server that says so tells row-level security."""
 CONNECTION_CLASS = "08"
+QUOTING_CLASSES = ("22", "23")
+"""The server quotes what it was given, be it a whole row: after the first line, and as the cause, nothing is told of these."""
 VALUE_CLASSES = ("22", "54")
 """A value out of range or of another type, and one that is too large for a row of an index."""
+CONFUSED = "the server is away, or its connection was lost while it had something to answer"
+"""What it means when asyncpg finds its own state impossible, such as `cannot switch to state 12`."""
 LOST_DURING_COMMIT = ("57P01", "57P02", "57P03")
 OTHER_DATABASE, OTHER_SHARDS, FENCED, FORK = "PH001", "PH002", "PH005", "PH006"
 """Raised by our own functions; see functions/."""
@@ -87,7 +91,7 @@ def is_lost(error: BaseException) -> bool:
 def translated(error: BaseException, doing: str) -> PosthouseError:
     """The error of our tree that says the same."""
     code = sqlstate_of(error)
-    text = f"{doing}: {error}" if str(error) else f"{doing}: {type(error).__name__}"
+    text = f"{doing}: {_said(error, code) or type(error).__name__}"
     if code == DISK_FULL:
         return StoreFull(f"{text}: nothing was written; free some space and it goes on")
     if code in COLLISIONS:
@@ -114,6 +118,21 @@ def translated(error: BaseException, doing: str) -> PosthouseError:
     if code[:2] in VALUE_CLASSES or (not code and isinstance(error, ValueError | TypeError)):
         return ValueRefused(text)
     return StoreError(str(error) if code == FORK else text)
+
+
+def _said(error: BaseException, code: str) -> str:
+    if isinstance(error, asyncpg.InternalClientError):
+        before = error.__cause__ or error.__context__
+        known = before is not None and is_foreign(before) and not isinstance(before, asyncpg.InternalClientError)
+        return f"{CONFUSED}{f': {before}' if known and str(before) else ''}"
+    return str(error).partition("\n")[0] if code[:2] in QUOTING_CLASSES else str(error)
+
+
+def cause_of(error: BaseException) -> BaseException | None:
+    """What an error of ours names as its cause where a statement of our own ended with `error`: what the driver raised. A library
+    adds the statement and its parameters to it, and those are the event."""
+    original = original_of(error)
+    return None if sqlstate_of(original)[:2] in QUOTING_CLASSES else original
 
 
 def is_foreign(error: BaseException) -> bool:

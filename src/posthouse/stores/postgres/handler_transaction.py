@@ -10,10 +10,11 @@ from typing import TypeVar
 
 from posthouse.errors import CommitUnknown, DeadlineExceeded, PosthouseError, TransactionClosed
 from posthouse.local.naming import given_name
+from posthouse.redaction import words_of
 from posthouse.store import Parameters, Rows, Submit
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.database import LASTING, Database, carried_out
-from posthouse.stores.postgres.errors import database_trouble, is_foreign, is_lost, translated
+from posthouse.stores.postgres.errors import cause_of, database_trouble, is_foreign, is_lost, translated
 from posthouse.stores.postgres.schema import PLACE
 from posthouse.stores.postgres.steps import Steps
 from posthouse.stores.sessions import Shape, module_of, original_of
@@ -115,7 +116,7 @@ class HandlerTransaction:
         try:
             return await self._session.ours(self.database.text(sql), parameters)
         except Exception as error:
-            raise _ours(error, _words(sql)) from error
+            raise _ours(error, _words(sql)) from cause_of(error)
 
     async def carry_out(self, steps: Steps[T]) -> T:
         """Run steps to their end."""
@@ -182,7 +183,7 @@ class HandlerTransaction:
         try:
             await self._session.roll_back()
         except Exception as error:
-            log.info("rolling back failed, the connection is replaced: %s", error)
+            log.info("rolling back failed, the connection is replaced: %s", words_of(error))
             return False
         return True
 
@@ -195,7 +196,7 @@ class HandlerTransaction:
             await self._session.cut()
             raise
         except Exception as error:
-            log.info("a connection was dropped: %s", error)
+            log.info("a connection was dropped: %s", words_of(error))
             await self._session.cut()
         finally:
             self.database.leave_seat()

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from posthouse.errors import PosthouseError
 from posthouse.store import Transaction
 from posthouse.stores.postgres.database import Database
-from posthouse.stores.postgres.errors import is_foreign, outdated, translated
+from posthouse.stores.postgres.errors import cause_of, is_foreign, outdated, translated
 from posthouse.stores.postgres.schema import Place
 from posthouse.stores.postgres.transaction import BEGUN, Begun
 from posthouse.stores.sessions import original_of, session_of
 from posthouse.stores.sessions.joined import Joined
+
+DOING = "in the joined transaction"
 
 
 class PostgresJoined(Joined):
@@ -40,7 +42,7 @@ class PostgresJoined(Joined):
         except Exception as error:
             original = original_of(error)
             if is_foreign(original):
-                raise (outdated if ours else translated)(original, "in the joined transaction") from error
+                raise (outdated if ours else translated)(original, DOING) from (cause_of(error) if ours else error)
             raise
 
     def text(self, sql: str) -> str:

@@ -58,7 +58,7 @@ class SqliteJoined(Joined):
         except Exception as error:
             original = original_of(error)
             if isinstance(original, sqlite3.Error):
-                raise _ours(original) from error
+                raise _ours(original) from (original if ours else error)
             raise
 
 

@@ -86,6 +86,23 @@ def test_an_error_that_says_nothing_is_named() -> None:
         raise TimeoutError
 
 
+def test_a_driver_that_is_confused_is_told_as_a_server_that_is_away() -> None:
+    error = asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress")
+    told = translated(error, "reading")
+    assert isinstance(told, StoreUnavailable)
+    assert str(told).startswith("reading: the server is away")
+    assert "state 12" not in str(told)
+    error.__context__ = ConnectionResetError(104, "reset by peer")
+    assert str(translated(error, "reading")) == f"{told}: [Errno 104] reset by peer"
+
+
+@pytest.mark.parametrize("code", ["22P02", "23502"])
+def test_what_the_server_quotes_of_a_value_is_not_told(code: str) -> None:
+    error = asyncpg.PostgresError.new({"C": code, "M": "no", "D": "Zeile enthält (1, Ada).", "W": "JSON: Ada"})
+    assert "Ada" in str(error)
+    assert str(translated(error, "adding")) == "adding: no"
+
+
 def wrapped_by_django(error: Exception) -> Exception:
     wrapper = OperationalError("no")
     wrapper.__cause__ = error
