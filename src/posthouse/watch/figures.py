@@ -81,8 +81,8 @@ def consumer_figures(figures: Figures, owners: Owners, gauges: Gauges, lines: Se
     for group, topic in {*lines, *kept, *counts.strange}:
         labels = owners.line(group, topic)
         figures.add("consumer_applied_total", counts.applied.get((group, topic), 0), labels)
-        figures.add("consumer_given_up_total", counts.skipped.get((group, topic), 0), labels, reason="skipped")
-        figures.add("consumer_given_up_total", counts.lost.get((group, topic), 0), labels, reason="lost")
+        figures.add("consumer_given_up", counts.skipped.get((group, topic), 0), labels, reason="skipped")
+        figures.add("consumer_given_up", counts.lost.get((group, topic), 0), labels, reason="lost")
         for state in STATES:
             figures.add("held", counts.held.get((group, topic, state), 0), labels, state=state)
         unreadable = counts.strange.get((group, topic), 0) - counts.strange_skipped.get((group, topic), 0)
@@ -95,8 +95,10 @@ def consumer_figures(figures: Figures, owners: Owners, gauges: Gauges, lines: Se
         figures.add("held_due", gauges.held_due.get(group, 0), owners.consumer(group))
 
 
-def process_figures(figures: Figures, owners: Owners, gauges: Gauges) -> None:
-    """Timers, sagas and schedules."""
+def process_figures(
+    figures: Figures, owners: Owners, gauges: Gauges, unadopted: Mapping[tuple[str, str], float]
+) -> None:
+    """Timers, sagas and schedules. `unadopted`: schedules that no process has ever begun to keep, and how late each is."""
     figures.add("timers", gauges.counts.timers, owners.app)
     figures.add("timers_overdue_seconds", gauges.timers_overdue, owners.app)
     for saga in {*owners.sagas, *(saga for saga, _ in gauges.sagas), *(saga for saga, _ in gauges.sagas_ended)}:
@@ -107,8 +109,8 @@ def process_figures(figures: Figures, owners: Owners, gauges: Gauges) -> None:
         for outcome in get_args(Rest):
             ended = gauges.sagas_ended.get((saga, outcome), 0)
             figures.add("saga_ended_total", ended, owners.saga(saga), outcome=outcome)
-    for schedule, service in owners.schedules.items():
-        late = gauges.schedules_overdue.get((service, schedule), 0.0)
+    for service, schedule in owners.schedules:
+        late = gauges.schedules_overdue.get((service, schedule), unadopted.get((service, schedule), 0.0))
         figures.most("schedule_overdue_seconds", late, {"service": service, "schedule": schedule})
 
 
@@ -163,9 +165,16 @@ def projection_figures(
 
 
 def worker_figures(
-    figures: Figures, app: App, owners: Owners, gauges: Gauges, workers: Sequence[Worker], ways: Mapping[Line, Way]
+    figures: Figures,
+    app: App,
+    owners: Owners,
+    gauges: Gauges,
+    workers: Sequence[Worker],
+    ways: Mapping[Line, Way],
+    *,
+    unadopted: bool,
 ) -> None:
-    """Who runs, and what waits for a part that nobody runs."""
+    """Who runs, and what waits for a part that nobody runs. `unadopted`: there are schedules that no process keeps."""
     running = [worker for worker in of_app(app, workers) if is_running(worker)]
     by = attended(app, running)
     for group, those in by.items():
@@ -174,7 +183,7 @@ def worker_figures(
     counts = gauges.counts
     shared = {
         "relay": sum(counts.unsent.values()) - sum(counts.refused.values()) > 0,
-        "timers": counts.timers > 0 or bool(gauges.schedules_overdue),
+        "timers": counts.timers > 0 or bool(gauges.schedules_overdue) or unadopted,
     }
     for service in app.services:
         idle = [group for group, those in by.items() if not those and owners.consumer(group)["service"] == service.name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -33,6 +33,8 @@ class Looking:
         self._silent: set[str] = set()
         self.gauges: Gauges | None = None
         self.workers: Sequence[Worker] | None = None
+        self.adopted: Collection[tuple[str, str]] = ()
+        """The schedules that a process keeps, or kept, by service and name."""
         self.progress: Mapping[Line, Progress] | None = None
         self.before: Sums | None = None
         self.between: Mapping[Line, Progress] | None = None
@@ -76,6 +78,8 @@ class Looking:
         else:
             await self.app.projections.learn()  # another process may have swapped a generation in
         self.workers = await self.app.store.workers.read()
+        if any(True for service in self.app.services for _ in service.declared.schedules):
+            self.adopted = {(row.service, row.name) for row in await self.app.store.schedules.find()}
         return await self.app.store.sums()
 
     async def _progress(self) -> dict[Line, Progress]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from posthouse.app import App
+from posthouse.processes.schedule import Schedule
 from posthouse.seam.timing import OTHERS
 
 Labels = Mapping[str, str]
@@ -26,7 +27,10 @@ class Owners:
             consumer: name for name, of in declared.items() for consumer in of.consumers
         }
         self.sagas: Mapping[str, str] = {saga: name for name, of in declared.items() for saga in of.saga_types}
-        self.schedules: Mapping[str, str] = {one.name: name for name, of in declared.items() for one in of.schedules}
+        self.schedules: Mapping[tuple[str, str], Schedule] = {
+            (name, one.name): one for name, of in declared.items() for one in of.schedules
+        }
+        """By service and name: two services may have one of the same name."""
         self._all_topics = frozenset(app.opened.topology().topics)
 
     def topic(self, topic: str) -> Labels:

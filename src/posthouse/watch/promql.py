@@ -62,9 +62,11 @@ class Promql(Options):
 
     def grown(self, name: str, *by: str, window: float, **only: Words) -> str:
         """By how much it grew in so many seconds. A counter that was not there a day before counts from 0: `increase` alone
-        is blind to the first one, which may be the only one."""
-        of, span = self.series(name, **only), self.duration(window)
-        new = f"{of} unless last_over_time({of}[{self.duration(A_DAY)}] offset {span})"
+        is blind to the first one, which may be the only one. What a new process reads from a store is not new."""
+        of, span, known = self.series(name, **only), self.duration(window), self._known(name, by, only)
+        named = [theirs for label, theirs in self._also(known, only).items() if label in known.labels]
+        unless = f"unless on ({', '.join(self._labels(named))})" if known.source == "store" else "unless"
+        new = f"{of} {unless} last_over_time({of}[{self.duration(A_DAY)}] offset {span})"
         return self._summed(name, by, only, f"increase({of}[{span}]) > 0 or ({new})")
 
     def increase(self, name: str, *by: str, window: float, **only: Words) -> str:

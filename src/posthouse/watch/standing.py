@@ -38,6 +38,7 @@ class Standing:
         self._lookings = [Looking(app, patience) for app in apps]
         self._stood: dict[tuple[Looking, Line], Place] = {}
         self._known: dict[tuple[Looking, Line], Known] = {}
+        self._due: dict[tuple[Looking, tuple[str, str]], float] = {}
         self._memory = Memory()
 
     async def samples(self) -> Sequence[Sample]:
@@ -95,13 +96,23 @@ class Standing:
         }
         of.outbox_figures(figures, owners, gauges)
         of.consumer_figures(figures, owners, gauges, looking.lines)
-        of.process_figures(figures, owners, gauges)
+        unadopted = self._unadopted(looking, owners, gauges.at)
+        of.process_figures(figures, owners, gauges, unadopted)
         of.server_figures(figures, owners, gauges)
         of.way_figures(figures, owners, ways)
-        of.worker_figures(figures, app, owners, gauges, workers, ways)
+        of.worker_figures(figures, app, owners, gauges, workers, ways, unadopted=bool(unadopted))
         for service in app.services:
             for projection in service.declared.projections.values():
                 of.projection_figures(figures, service.name, projection, gauges, ways)
+
+    def _unadopted(self, looking: Looking, owners: Owners, now: float) -> dict[tuple[str, str], float]:
+        """Schedules that no process keeps, and how late each is: since its first moment after the first look that saw that."""
+        late = {}
+        for schedule, declared in owners.schedules.items():
+            if schedule not in looking.adopted:
+                due = self._due.setdefault((looking, schedule), declared.cron.after(now))
+                late[schedule] = max(0.0, now - due)
+        return late
 
     def _way(self, topic: str, progress: Progress, producer: Looking | None) -> Way:
         gauges = None if producer is None else producer.gauges

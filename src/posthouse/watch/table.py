@@ -146,11 +146,11 @@ _STORE = (
         "Events whose handlers have committed, each counted once.",
     ),
     _store(
-        "consumer_given_up_total",
-        "counter",
+        "consumer_given_up",
+        "gauge",
         "events",
         (*_PLACE, "reason"),
-        "Events that will never be applied: skipped by a person, or lost before they came.",
+        "Events that will not be applied: skipped by a person, or lost before they came; fewer when one of them is tried again, or comes.",
         words={"reason": ("skipped", "lost")},
     ),
     _store(

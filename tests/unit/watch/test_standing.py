@@ -16,7 +16,8 @@ from posthouse import App, Event, Model, Payload, Policy, Run, Service, Tx
 from posthouse.app import app_of, apps_of
 from posthouse.broker import Progress
 from posthouse.opened import worker_of
-from posthouse.store import Counts, Gauges
+from posthouse.resend import Choice, resend
+from posthouse.store import Counts, Gauges, HeldFilter
 from posthouse.stores.sqlite import counting
 from posthouse.testing import Harness
 from posthouse.testing.store_contract.samples import entry, held
@@ -310,6 +311,63 @@ async def test_a_schedule_that_nobody_begins_becomes_overdue() -> None:
         late = (await look(standing)).one("schedule_overdue_seconds", service="night", schedule="audit")
         assert 86_400 <= late <= 2 * 86_400
         assert (await look(standing)).one("unattended", service="night", part="timers") == 1
+
+
+async def test_a_schedule_that_no_process_keeps_is_overdue_too_and_its_namesake_elsewhere_is_not() -> None:
+    day, night = Service("day"), Service("night")
+
+    @day.every("0 3 * * *", tz="UTC", name="audit")
+    async def by_day(run: Run) -> None: ...
+
+    @night.every("0 3 * * *", tz="UTC", name="audit")
+    async def by_night(run: Run) -> None: ...
+
+    async with Harness(day, night) as harness:
+        await harness.settled()
+        await stop(harness)
+        async with app_of(day).store.begin() as tx:
+            await tx.execute("DELETE FROM posthouse_schedule WHERE service = 'day'")
+        standing = standing_of(day, night)
+        first = await look(standing)
+        assert first.one("schedule_overdue_seconds", service="day", schedule="audit") == 0
+        assert first.one("unattended", service="day", part="timers") == 1, "nobody will begin to keep it"
+        harness.clock._now += 2 * 86_400
+        late = await look(standing)
+        assert 86_400 <= late.one("schedule_overdue_seconds", service="day", schedule="audit") <= 2 * 86_400
+        assert 86_400 <= late.one("schedule_overdue_seconds", service="night", schedule="audit") <= 2 * 86_400
+
+
+async def test_no_counter_ever_falls_whatever_people_do_with_held_events() -> None:
+    async with Harness(shop, ledger) as harness:
+        app, standing, before = app_of(ledger), standing_of(shop, ledger), dict[tuple[str, ...], float]()
+
+        async def counters_rise() -> None:
+            await harness.settled()
+            found = await standing.samples()
+            counted = {
+                (one.metric, *one.labels.values()): float(str(one.value))
+                for one in found
+                if TABLE[one.metric].kind == "counter"
+            }
+            assert counted
+            assert {place: (was, counted[place]) for place, was in before.items() if counted[place] < was} == {}
+            before.update(counted)
+
+        for number in (1, -1, -2, -3):
+            await harness.publish(OrderPlaced(key=str(number), number=number))
+        await counters_rise()
+        events = [one async for one in app.held.find(HeldFilter(consumer="ledger"))]
+        for one in events:
+            await app.held.skip(one.id, why="x")
+            await counters_rise()
+        await app.held.retry(events[0].id, force=True, why="x")
+        await counters_rise()
+        await resend([app_of(shop)], Choice())
+        await counters_rise()
+        harness.clock._now += 40 * 86_400
+        await app.store.inbox.purge(1.0, 100)
+        await app_of(shop).store.outbox.purge(100)
+        await counters_rise()
 
 
 async def test_a_saga_that_could_not_undo_its_steps_is_counted_and_ages() -> None:

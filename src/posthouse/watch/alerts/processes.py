@@ -32,6 +32,7 @@ def ended(ask: Promql, over: Thresholds) -> Sequence[Alert]:
                 [
                     given("saga_ended_total", "0+2x60", outcome="partial"),
                     given("saga_ended_total", "0+98x60", outcome="completed"),
+                    given("saga_ended_total", "_x20 9000x60", outcome="completed", instance="deployed since"),
                 ],
                 after=40,
             ),
@@ -39,6 +40,8 @@ def ended(ask: Promql, over: Thresholds) -> Sequence[Alert]:
                 [
                     given("saga_ended_total", "0+1x60", outcome="partial"),
                     given("saga_ended_total", "0+99x60", outcome="completed"),
+                    given("saga_ended_total", "_x20 9000x60", outcome="partial", instance="deployed since"),
+                    given("saga_ended_total", "_x30 9000x60", outcome="partial", instance="deployed after that"),
                 ],
                 after=40,
             ),

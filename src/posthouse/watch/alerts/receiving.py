@@ -217,7 +217,7 @@ def holding(ask: Promql, over: Thresholds) -> Sequence[Alert]:
         Alert(
             name="held_skipped",
             ask=ask,
-            expr=f"{ask.increase('consumer_given_up_total', *LINE, 'reason', window=3_600)} > 0",
+            expr=f"{ask.climbed('consumer_given_up', *LINE, 'reason', window=3_600)} > 0",
             hold=0,
             severity="ticket",
             page="dead-letters",
@@ -226,8 +226,8 @@ def holding(ask: Promql, over: Thresholds) -> Sequence[Alert]:
             description="About {{ $value | humanize }} events of {{ $labels.topic }} were {{ $labels.reason }} at "
             "{{ $labels.consumer }} within the hour and will never be applied: somebody must set right by hand what they meant.",
             when="an event was given up within the hour",
-            fires=Case([given("consumer_given_up_total", "3x10 4x60")], after=30, labels={"reason": "skipped"}),
-            quiet=Case([given("consumer_given_up_total", lasting(3))], after=30),
+            fires=Case([given("consumer_given_up", "3x10 4x60")], after=30, labels={"reason": "skipped"}),
+            quiet=Case([given("consumer_given_up", "20x10 19x60")], after=30),
             states=("skipped",),
         ),
         Alert(

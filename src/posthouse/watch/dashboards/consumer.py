@@ -36,7 +36,7 @@ HELD = Row(
         graph("Due and not run", _of.worst("held_runnable_seconds", "consumer"), "held_runnable_seconds", "s"),
         graph("Due retries", _of.worst("held_due", "consumer"), "held_due"),
         graph("Dying", _of.rate("events_dead_total", "consumer", "state"), "events_dead_total", "ops"),
-        graph("Given up", _of.total("consumer_given_up_total", "consumer", "reason"), "consumer_given_up_total"),
+        graph("Given up", _of.total("consumer_given_up", "consumer", "reason"), "consumer_given_up"),
     ],
 )
 

@@ -35,7 +35,7 @@ STUCK = Row(
             "Unaccounted", _of.farthest("consumer_unaccounted", "consumer", "topic"), "consumer_unaccounted", alarm=1
         ),
         graph("Nobody can tell", _of.least("consumer_unknown", "consumer", "topic"), "consumer_unknown"),
-        graph("Given up", _of.total("consumer_given_up_total", "consumer", "reason"), "consumer_given_up_total"),
+        graph("Given up", _of.total("consumer_given_up", "consumer", "reason"), "consumer_given_up"),
         graph("Due retries", _of.worst("held_due", "consumer"), "held_due"),
     ],
 )
