@@ -6,8 +6,9 @@ import logging.config
 logging.config.dictConfig(
     {
         "version": 1,
+        "disable_existing_loggers": False,
         "formatters": {"json": {"()": "posthouse.watch.logs.JsonLines"}},
-        "filters": {"repeats": {"()": "posthouse.watch.logs.Repeats", "name": "", "most": 100}},
+        "filters": {"repeats": {"()": "posthouse.watch.logs.Repeats", "name": "posthouse", "most": 60}},
         "handlers": {
             "out": {
                 "class": "logging.StreamHandler",

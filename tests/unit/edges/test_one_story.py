@@ -117,6 +117,9 @@ async def test_with_flask(story: Story) -> None:
     assert story.is_one(answer.headers[HEADER])
 
 
+LOG_CONFIG = Path(__file__).parents[3] / "docs" / "examples" / "logging.json"
+
+
 def test_under_uvicorn_its_own_lines_have_it_too(tmp_path: Path) -> None:
     (tmp_path / "shop_site.py").write_text(
         """
@@ -133,23 +136,28 @@ async def fails() -> None:
 served = AsgiCorrelation(app)
 """
     )
-    config = {
-        "version": 1,
-        "disable_existing_loggers": False,
-        "formatters": {"json": {"()": "posthouse.watch.logs.JsonLines"}},
-        "handlers": {"out": {"class": "posthouse.watch.logs.Lines", "formatter": "json"}},
-        "root": {"handlers": ["out"], "level": "INFO"},
-    }
-    (tmp_path / "log.json").write_text(json.dumps(config))
     port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "shop_site:served", "--port", str(port), "--log-config", "log.json"]
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "shop_site:served",
+        "--port",
+        str(port),
+        "--log-config",
+        str(LOG_CONFIG),
+    ]
     with (tmp_path / "stderr").open("w") as stderr, subprocess.Popen(command, cwd=tmp_path, stderr=stderr) as server:
         try:
             ids = {_asked(server, port, "/none"): 404, _asked(server, port, "/fails"): 500}
+            with httpx.Client() as client:
+                for _ in range(70):
+                    client.get(f"http://127.0.0.1:{port}/again")
         finally:
             server.terminate()
     lines = [json.loads(line) for line in (tmp_path / "stderr").read_text().splitlines()]
     access = {line["correlation"]: line["event"] for line in lines if line["logger"] == "uvicorn.access"}
+    assert len(access) == 72  # only lines of Posthouse's own are counted in place of being written
     for id, status in ids.items():
         assert access[id].endswith(str(status))
     (error,) = [line for line in lines if "exception" in line]
