@@ -487,6 +487,36 @@ async def test_a_position_of_another_log_is_refused(
         await broker.seek("g", topic, position=position)
 
 
+async def test_marks_of_other_peoples_transactions_at_the_end_keep_nobody_waiting_for_an_age(
+    kafka_server: KafkaServer, broker: KafkaBroker, topic: str, group: str
+) -> None:
+    await broker.ensure(Topology(groups={group: [topic]}))
+    other = Producer({"bootstrap.servers": kafka_server.servers, "transactional.id": new_id()})
+    await asyncio.to_thread(other.init_transactions, PATIENCE)
+    other.begin_transaction()
+    other.produce(topic, b"never mind", key=b"k")
+    await asyncio.to_thread(other.flush, PATIENCE)
+    await broker.progress(group, [topic])  # its client is made
+    began = time.monotonic()
+    for _ in range(3):
+        assert (await broker.progress(group, [topic]))[topic].oldest is None, "it may yet be committed"
+    await asyncio.to_thread(other.abort_transaction, PATIENCE)
+    took = time.monotonic() - began
+    assert took < 1.5, f"{took:.1f} s"
+
+    async def nothing_waits() -> bool:
+        return (await broker.progress(group, [topic]))[topic].oldest == 0.0
+
+    await eventually(nothing_waits)
+    (frame,) = frames(topic, 1, keys=1)
+    await broker.publish([frame])
+
+    async def it_waits() -> bool:
+        return bool((await broker.progress(group, [topic]))[topic].oldest)
+
+    await eventually(it_waits)
+
+
 async def test_what_retention_deleted_shows(broker: KafkaBroker, admin: AdminClient, topic: str, group: str) -> None:
     await broker.ensure(Topology(groups={group: [topic]}))
     sent = frames(topic, 10)

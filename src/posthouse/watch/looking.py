@@ -86,8 +86,14 @@ class Looking:
         topology = self.app.opened.topology()
         if not topology.groups:  # nobody reads here: any question shows that it answers
             await self.app.broker.progress(self.app.services[0].name, topology.topics[:1])
-        found = {group: await self.app.broker.progress(group, topics) for group, topics in topology.groups.items()}
-        return {(group, topic): one for group, topics in found.items() for topic, one in topics.items()}
+        found = await asyncio.gather(
+            *(self.app.broker.progress(group, topics) for group, topics in topology.groups.items())
+        )  # together: the time for all of them is that of the slowest
+        return {
+            (group, topic): one
+            for group, topics in zip(topology.groups, found, strict=True)
+            for topic, one in topics.items()
+        }
 
     async def _told(self, whom: str, asked: Callable[[], Awaitable[T]]) -> T | None:
         """The answer; None, and a line in the log when that is new, where there is none."""

@@ -162,7 +162,8 @@ class KafkaBroker:
         waiting = {
             spot: first for spot in spots if (first := next_of(claims[spot], firsts[spot], ends[spot])) is not None
         }
-        times, now = await self._times.of(waiting, ids_of(self._topics.known.values())), self._clock.now()
+        times = await self._times.of(group, waiting, ends, ids_of(self._topics.known.values()))
+        now = self._clock.now()
         return {
             topic: progress_of(
                 [spot for spot in spots if spot[0] == topic],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
@@ -32,6 +33,8 @@ OVERHEAD = 8 * 1024
 """Bytes of a message that are kept for what we add to it and for the punctuation of headers."""
 ATTEMPTS = 100
 """To move a group whose members save their cursors at the same moment."""
+STEPS = 16
+"""Over so many frames that are done the oldest that is not is looked for: its age is good to know, and not worth a longer wait."""
 MEBIBYTE = 1024 * 1024
 WEEK = 7 * 86_400.0
 Sync = Literal["always", "default"]
@@ -240,20 +243,23 @@ class NatsBroker:
             whole=not late,
             unsure=unsure,
             behind=tuple(counts),
-            oldest=max((max(0.0, now - at) for _, at in found if at is not None), default=0.0),
+            oldest=age_of([at for _, at in found if at is not None], now),
         )
 
     async def _unread(self, topic: Topic, subject: str, claim: Assignment) -> tuple[int, float | None]:
         """How many frames of a partition are behind the cursor, without those acknowledged there that are still stored, and
-        when the first of them was stored."""
+        when the first of them was stored: not a number where that takes too many steps to find."""
         done = [sequence for sequence in claim.done if max(claim.cursor + 1, topic.first) <= sequence <= topic.last]
         first = at = await self._first(topic.name, subject, claim.cursor + 1)
-        while at is not None and at.sequence in done:
-            at = await self._first(topic.name, subject, at.sequence + 1)
+        steps = 0
+        while at is not None and at.sequence in done and steps < STEPS:
+            at, steps = await self._first(topic.name, subject, at.sequence + 1), steps + 1
         if topic.holes:
             done = [sequence for sequence in done if await self._is_there(topic.name, subject, sequence)]
         behind = 0 if first is None else 1 + first.further
-        return max(0, behind - len(done)), None if at is None else at.stored_at
+        if at is None:
+            return max(0, behind - len(done)), None
+        return max(0, behind - len(done)), math.nan if at.sequence in done else at.stored_at
 
     async def _first(self, topic: str, subject: str, sequence: int) -> At | None:
         """The first frame of a partition at or after a sequence."""
@@ -266,6 +272,11 @@ class NatsBroker:
     async def _is_there(self, topic: str, subject: str, sequence: int) -> bool:
         found = await self._first(topic, subject, sequence)
         return found is not None and found.sequence == sequence
+
+
+def age_of(times: Sequence[float], now: float) -> float | None:
+    """The age of the oldest; None where one of them is not known."""
+    return None if any(map(math.isnan, times)) else max((max(0.0, now - at) for at in times), default=0.0)
 
 
 class At(NamedTuple):

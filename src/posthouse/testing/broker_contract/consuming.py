@@ -287,11 +287,11 @@ class ConsumingContract(BrokerFixtures):
             assert (await other.progress(group, [topic]))[topic].oldest == 0.0
 
     async def _aged(self, broker: Broker, group: str, topic: str, seconds: float, since: float) -> None:
-        """Its oldest frame becomes so old, and is not older than it can be; brokers count milliseconds."""
+        """Its oldest frame becomes so old, and is not older than it can be; brokers count milliseconds, and some find it out a
+        moment later."""
         async with asyncio.timeout(self.deadline):
-            while ((oldest := (await broker.progress(group, [topic]))[topic].oldest) or 0.0) < seconds:
-                assert oldest is not None
-        assert oldest is not None
+            while (oldest := (await broker.progress(group, [topic]))[topic].oldest) is None or oldest < seconds:
+                pass
         assert oldest <= time.monotonic() - since + 0.002
 
     async def test_stress_10k(self) -> None:
