@@ -37,17 +37,26 @@ _ENCODED = _Spelling(
     re.compile("%40", re.IGNORECASE),
     re.compile(r"[\s&]"),
 )
-_PORTS = re.compile(r"\d*(?:,[\w.\[\]:-]*)?[\"')\]}>.,;]*")
+_PORTS = re.compile(r"\d*+(?:,[\w.\[\]:-]*+)?+[\"')\]}>.,;]*+")
 _PATH = re.compile("[/?#]")
-_LINE = re.compile(r"[^\n]*")
+_NEWLINE = re.compile("\n")
 _WORD = re.compile(r"[^=:,%\s]*")
 """Every place where a secret may stand has one of these beside it: most ids, names and subjects have none."""
 
-_NAME = (
-    r"(?:password|passwd|passphrase|\bpass|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|key\.pem"
-    r"|keystore\.(?:key|location\.pem)|jaas\.config|oauthbearer\.config)(?:[_.-](?:access[_-])?(?:key|id|stdin|value))*"
+_NAME = re.compile(
+    r"""
+    (?: password | passwd | passphrase | \bpass | pwd | secret | token | api[_-]?key | access[_-]?key | private[_-]?key
+      | key\.pem | keystore\.(?:key|location\.pem) | jaas\.config | oauthbearer\.config )
+    (?: [_.-] (?:access[_-])?+ (?:key|id|stdin|value) )*+
+    (?P<before> \\?+ (?: ["']\s*+, | ["']?+\s*+ (?: =>? | :(?!/) | %3D | %3A ) ) \s*+
+      (?P<value> b?'(?:[^'\\]++|\\.)*+' | b?"(?:[^"\\]++|\\.)*+" | \\"[^"\\]*+\\" | [^\s&]++ ) )?+
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
-_VALUE = r"""(?:b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*"|\\"[^"\\]*\\"|[^\s&]+)"""
+"""The name of a secret, and the secret if one follows. A name without one is a match too, so that nothing is read twice."""
+
+_AGAIN = 3
+"""Characters at the end of a name in which another may begin: `private_key` and `key.pem`."""
 
 _STEPS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -74,13 +83,12 @@ _STEPS: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\1{HIDDEN}",
     ),  # asyncpg
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), HIDDEN),
-    (re.compile(r"\b(authorization\\?[\"']?\s*[:=,]\s*[\"']?(?:\w+\s+)?)[^\s\"']+", re.IGNORECASE), rf"\1{HIDDEN}"),
-    (re.compile(r"\b(bearer|basic)(\s+)[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1\2{HIDDEN}"),
-    (
-        re.compile(rf"({_NAME}\\?(?:[\"']\s*,|[\"']?\s*(?:=>?|:(?!/)|%3D|%3A))\s*){_VALUE}", re.IGNORECASE),
-        rf"\1{HIDDEN}",
-    ),
+    (re.compile(r"\b(authorization\\?[\"']?\s*+[:=,]\s*+[\"']?(?:\w++\s++)?)[^\s\"']+", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(r"\b(bearer|basic)(\s++)[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1\2{HIDDEN}"),
 )
+
+_CLOSED = ', input_type=%40@\'\\""'
+"""Ends every secret that a cut left open, so that it is known for one."""
 
 
 def redacted(text: str) -> str:
@@ -88,10 +96,20 @@ def redacted(text: str) -> str:
     if _WORD.fullmatch(text):
         return text
     for spelling in (_PLAIN, _ENCODED):
-        text = _without_users(text, spelling)
+        text = _Users(text, spelling).hidden()
     for pattern, shown in _STEPS:
         text = pattern.sub(shown, text)
-    return text
+    return _without_named(text)
+
+
+def head_of(text: str, most: int) -> str:
+    """At most so many characters of the beginning, without secrets. Of a long text not all is read, and a secret that stands
+    where the reading ends is hidden too."""
+    read = most * 8
+    if len(text) <= read:
+        return redacted(text)[:most]
+    words = text[:read].rsplit(None, 1)
+    return redacted(f"{words[0]}{_CLOSED}").removesuffix(_CLOSED)[:most]
 
 
 def words_of(error: BaseException) -> str:
@@ -100,7 +118,7 @@ def words_of(error: BaseException) -> str:
         text = str(error)
     except Exception:
         text = "(it cannot be put into words)"
-    return storable(redacted(text)[:MOST_WORDS])
+    return storable(head_of(text, MOST_WORDS))
 
 
 def storable(text: str) -> str:
@@ -108,61 +126,89 @@ def storable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode().replace("\x00", "\\x00")
 
 
-def _without_users(text: str, spelling: _Spelling) -> str:
-    """Hide the password of each URL, or the token that is its user."""
-    ats = [found.start() for found in spelling.at.finditer(text)]
-    if not ats:
-        return text
+def _without_named(text: str) -> str:
+    """Hide what follows the name of a secret."""
     pieces: list[str] = []
-    done = end = 0
-    for mark in spelling.mark.finditer(text):
-        start = mark.end()
-        if start < done or start > ats[-1]:
-            continue
-        if start >= end:
-            found = spelling.end.search(text, start)
-            end = found.start() if found else len(text)
-        hidden = _secret(text, mark.start(), start, end, spelling)
-        if hidden is not None:
-            pieces += (text[done : hidden[0]], HIDDEN)
-            done = hidden[1]
+    done = start = 0
+    while found := _NAME.search(text, start):
+        if found["value"] is None:
+            start = max(found.start() + 1, found.end() - _AGAIN)
+        else:
+            pieces += (text[done : found.start("value")], HIDDEN)
+            done = start = found.end()
     return "".join((*pieces, text[done:]))
 
 
-def _secret(text: str, scheme_end: int, start: int, end: int, spelling: _Spelling) -> tuple[int, int] | None:
-    """From where to where the secret of a URL stands whose authority begins at `start`, in a word that ends at `end`."""
-    stop = spelling.stop.search(text, start, end)
-    if stop is None:
-        return None
-    if spelling.at.fullmatch(stop[0]):
-        return (start, stop.start()) if text.endswith(TOKENS, max(0, scheme_end - 5), scheme_end) else None
-    if stop[0].upper() != spelling.colon:
-        return None
-    begin = stop.end()
-    first = spelling.at.search(text, begin, end)
-    if first is None:
-        return _with_blanks(text, begin, end) if spelling is _PLAIN else None
-    authority = _authority_end(text, begin, end) if spelling is _PLAIN else end
-    if authority < first.start():  # a password that was not escaped
-        authority = end
-    return begin, _last(text, first.start(), authority, spelling)
+class _Ahead:
+    """Where the next place of a kind is. Asked for places that grow, it reads the text once."""
+
+    def __init__(self, kind: re.Pattern[str], text: str) -> None:
+        self._kind = kind
+        self._text = text
+        self._from = self._next = -1
+
+    def after(self, start: int) -> int:
+        """The first at or after here; the length of the text where there is none."""
+        if not self._from <= start <= self._next:
+            found = self._kind.search(self._text, start)
+            self._from, self._next = start, found.start() if found else len(self._text)
+        return self._next
 
 
-def _last(text: str, first: int, end: int, spelling: _Spelling) -> int:
-    """Where the last `@` before the end is: a password may have some, a host has none."""
-    sign = text[first : first + (1 if spelling is _PLAIN else 3)]
-    return max(text.rfind(sign, first, end), text.rfind(sign.lower(), first, end))
+class _Users:
+    """The users of the URLs of a text."""
 
+    def __init__(self, text: str, spelling: _Spelling) -> None:
+        self._text = text
+        self._spelling = spelling
+        self._at = _Ahead(spelling.at, text)
+        self._end = _Ahead(spelling.end, text)
+        self._line = _Ahead(_NEWLINE, text)
 
-def _with_blanks(text: str, begin: int, end: int) -> tuple[int, int] | None:
-    """A password with blanks in it, which no URL may have and people write all the same; what is a port is none."""
-    if _PORTS.fullmatch(text, begin, _authority_end(text, begin, end)):
-        return None
-    line = _LINE.match(text, begin)
-    at = text.find("@", begin, line.end() if line else end)
-    return (begin, at) if at >= 0 else None
+    def hidden(self) -> str:
+        """The text without the password of each URL, or the token that is its user."""
+        text = self._text
+        pieces: list[str] = []
+        done = 0
+        for mark in self._spelling.mark.finditer(text):
+            if mark.end() < done:
+                continue
+            if self._at.after(mark.end()) == len(text):
+                break
+            secret = self._secret(mark.start(), mark.end())
+            if secret is not None:
+                pieces += (text[done : secret[0]], HIDDEN)
+                done = secret[1]
+        return "".join((*pieces, text[done:]))
 
+    def _secret(self, scheme_end: int, start: int) -> tuple[int, int] | None:
+        """From where to where the secret of a URL stands whose authority begins at `start`."""
+        text, spelling = self._text, self._spelling
+        end = self._end.after(start)
+        stop = spelling.stop.search(text, start, end)
+        if stop is None:
+            return None
+        if spelling.at.fullmatch(stop[0]):
+            return (start, stop.start()) if text.endswith(TOKENS, max(0, scheme_end - 5), scheme_end) else None
+        if stop[0].upper() != spelling.colon:
+            return None
+        begin = stop.end()
+        first = self._at.after(begin)
+        if first >= end:
+            return self._with_blanks(begin, end) if spelling is _PLAIN else None
+        authority = self._authority_end(begin, end) if spelling is _PLAIN else end
+        if authority < first:  # a password that was not escaped
+            authority = end
+        sign = "@" if spelling is _PLAIN else "%40"
+        return begin, text.rfind(sign, first, authority)  # the last: a password may have some, a host has none
 
-def _authority_end(text: str, begin: int, end: int) -> int:
-    path = _PATH.search(text, begin, end)
-    return path.start() if path is not None else end
+    def _with_blanks(self, begin: int, end: int) -> tuple[int, int] | None:
+        """A password with blanks in it, which no URL may have and people write all the same; what is a port is none."""
+        if _PORTS.fullmatch(self._text, begin, self._authority_end(begin, end)):
+            return None
+        at = self._at.after(begin)
+        return (begin, at) if at < self._line.after(begin) else None
+
+    def _authority_end(self, begin: int, end: int) -> int:
+        path = _PATH.search(self._text, begin, end)
+        return path.start() if path is not None else end
