@@ -44,7 +44,8 @@ FROM posthouse.outbox p WHERE p.id > b.last_id AND p.id <= b.hi_id AND pg_visibl
 # What waits in the outbox, per topic, and how long ago the oldest was written, by the clock that wrote it: all of it, or as many
 # as the second parameter says.
 UNSENT = f"""
-SELECT 'backlog', w.topic, '', count(*), 0, extract(epoch FROM clock_timestamp() - min(w.written_at))::double precision FROM (
+SELECT 'backlog' AS what, w.topic AS a, '' AS b, count(*) AS n, 0::bigint AS m,
+    extract(epoch FROM clock_timestamp() - min(w.written_at))::double precision AS seconds FROM (
     (SELECT o.* FROM {SHARDS} CROSS JOIN LATERAL (
         SELECT p.topic, p.written_at {LATER} UNION ALL SELECT p.topic, p.written_at {OPEN_THEN}) o LIMIT $2::bigint)
     UNION ALL
