@@ -22,7 +22,7 @@ PATIENCE = 2.0
 READINGS, PAUSE, WITHIN = 6, 0.03, 0.7
 """While events move, the equation is read so often at one look, up to so many seconds apart, and no more after so many in all."""
 REMEMBERED = 1000
-"""So many looks are kept of a topic on a broker that does not tell ages."""
+"""So many moments are kept of what waits for a consumer in a topic; of more, every second one."""
 
 
 class Standing:
@@ -31,7 +31,7 @@ class Standing:
     Nothing is made or written by it, and it raises nothing: of a store that is away `store_up` is 0 and the rest absent, of a
     broker `broker_up`, and what depends on it is absent; other Apps answer all the same. A look takes at most a few times
     `patience` seconds, however long a server hangs. Name producers and consumers together, or nobody can tell what is missing.
-    It remembers the looks before, for what they found missing and for brokers that do not tell ages: keep one instance.
+    It remembers the looks before, for what they found missing and for how long events were on their way: keep one instance.
     """
 
     def __init__(self, apps: Sequence[App], *, patience: float = PATIENCE) -> None:
@@ -91,7 +91,7 @@ class Standing:
             return
         figures.add("broker_up", looking.progress is not None, owners.app)
         ways = {
-            (group, topic): self._way(topic, progress, producers.get(topic))
+            (group, topic): self._way((group, topic), progress, producers.get(topic))
             for (group, topic), progress in (looking.progress or {}).items()
         }
         of.outbox_figures(figures, owners, gauges)
@@ -114,30 +114,39 @@ class Standing:
                 late[schedule] = max(0.0, now - due)
         return late
 
-    def _way(self, topic: str, progress: Progress, producer: Looking | None) -> Way:
-        gauges = None if producer is None else producer.gauges
-        oldest = progress.oldest
-        if oldest is None and gauges is not None and not progress.uncounted:
-            oldest = self._memory.oldest(topic, progress, gauges)
-        return Way(progress, gauges, topic, oldest)
+    def _way(self, line: Line, progress: Progress, producer: Looking | None) -> Way:
+        gauges, oldest = None if producer is None else producer.gauges, progress.oldest
+        if gauges is not None and not progress.uncounted:
+            oldest = max(oldest or 0.0, self._memory.oldest(line, progress, gauges))
+        return Way(progress, gauges, line[1], oldest)
 
 
 class Memory:
-    """How many events of a topic had been sent when: for the age of the oldest that waits, on brokers that do not tell. What waits
-    now is the last that was sent, so the first of it had been sent when a look saw more than all that came before it: it has
-    waited at least since then."""
+    """How many events of a topic had been written when. A broker tells since when it has an event, if it tells ages at all, and
+    an event is as old on its way as it was in the outbox: what waits does not become young because it was sent.
+
+    Where more had been written by some moment than are done now, one of those is not done: it has waited at least since then.
+    """
 
     def __init__(self) -> None:
-        self._looks: dict[str, list[tuple[float, int]]] = {}
+        self._written: dict[Line, dict[int, float]] = {}
 
-    def oldest(self, topic: str, progress: Progress, producer: Gauges) -> float:
-        """By the clock of the producer's store; at least so many seconds."""
-        counts, looks = producer.counts, self._looks.setdefault(topic, [])
-        sent = counts.committed.get(topic, 0) - counts.unsent.get(topic, 0)
-        if not looks or looks[-1][1] < sent:
-            looks.append((producer.at, sent))
-            del looks[:-REMEMBERED]
-        if progress.pending == 0:
-            return 0.0
-        since = next((at for at, before in looks if before > sent - progress.pending), producer.at)
-        return max(0.0, producer.at - since)
+    def oldest(self, line: Line, progress: Progress, producer: Gauges) -> float:
+        """The age of the first that waits at the broker or unsent, by the clock of the producer's store; at least so many
+        seconds."""
+        topic, counts, written = line[1], producer.counts, self._written.setdefault(line, {})
+        committed = counts.committed.get(topic, 0)
+        sent = committed - counts.unsent.get(topic, 0) + counts.refused.get(topic, 0)
+        if any(number > committed for number in written):  # another history: the store was restored, or made anew
+            written.clear()
+        if sent < committed:
+            first = producer.at - producer.unsent_oldest.get(topic, 0.0)
+            written[sent + 1] = min(first, written.get(sent + 1, first))
+        if not counts.estimated:  # rather too high, and what is not there would never be done
+            written.setdefault(committed, producer.at)
+        for number in [number for number in written if number <= sent - progress.pending]:
+            del written[number]
+        if len(written) > REMEMBERED:
+            for number in sorted(written)[1::2]:
+                del written[number]
+        return max(0.0, producer.at - min(written.values(), default=producer.at))

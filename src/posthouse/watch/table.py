@@ -165,8 +165,8 @@ _STORE = (
         "gauge",
         "seconds",
         _PLACE,
-        "How long the oldest event that has not reached the consumer has waited, at the broker or unsent; where the broker does "
-        "not tell ages at least so long, as earlier looks show, and absent where nobody knows.",
+        "How long the oldest event that has not reached the consumer has waited, at the broker or unsent, since it was written; at "
+        "least so long where the process that says it saw it at the broker only, and absent where nobody knows.",
     ),
     _store(
         "consumer_unaccounted",

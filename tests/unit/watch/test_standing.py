@@ -23,7 +23,7 @@ from posthouse.testing import Harness
 from posthouse.testing.store_contract.samples import entry, held
 from posthouse.testing.store_contract.steps import hold
 from posthouse.watch.figures import STATES
-from posthouse.watch.standing import Memory, Standing
+from posthouse.watch.standing import REMEMBERED, Memory, Standing
 from posthouse.watch.table import TABLE
 from tests.kit.samples import Found
 from tests.kit.servers.ports import free_port
@@ -295,6 +295,36 @@ async def test_a_read_model_that_nobody_feeds_becomes_stale() -> None:
         assert stale.one("consumer_lag_seconds", consumer="rooms.listings") == 40
 
 
+async def test_what_waits_does_not_become_young_because_it_was_sent() -> None:
+    rooms = Service("rooms")
+    rooms.event("order.placed.v1", key="key")(RoomPriced)
+    listings = rooms.projection("listings")
+
+    @listings.on(RoomPriced)
+    async def priced(event: Event[RoomPriced], model: Model) -> None:
+        pass
+
+    async with Harness(rooms) as harness:
+        await harness.settled()
+        await stop(harness)
+        await harness.publish(RoomPriced(key="k"))
+        harness.clock._now += 40
+        standing, ended = standing_of(rooms), asyncio.Event()
+        assert (await look(standing)).one("consumer_lag_seconds", consumer="rooms.listings") == 40
+        sending = asyncio.create_task(harness._runtimes[0].relay.run(ended))
+        async with asyncio.timeout(5):
+            unsent = 1.0
+            while unsent:
+                unsent = (await look(standing)).one("outbox_unsent", topic="rooms.order")
+        ended.set()
+        await sending
+        harness.clock._now += 2
+        found = await look(standing)
+        assert found.one("consumer_in_flight", consumer="rooms.listings") == 1
+        assert found.one("consumer_lag_seconds", consumer="rooms.listings") == 42
+        assert found.one("projection_freshness_seconds", service="rooms", projection="listings") == 42
+
+
 async def test_a_schedule_that_nobody_begins_becomes_overdue() -> None:
     night = Service("night")
 
@@ -390,15 +420,27 @@ async def test_a_saga_that_could_not_undo_its_steps_is_counted_and_ages() -> Non
         assert found.one("saga_ended_total", **place, outcome="completed") == 0
 
 
-def test_where_the_broker_tells_no_ages_looks_before_show_how_long_at_least() -> None:
+def test_looks_before_show_how_long_the_first_has_waited_at_least() -> None:
     memory = Memory()
 
-    def oldest(at: float, sent: int, pending: int) -> float:
+    def oldest(
+        at: float, committed: int, pending: int, *, unsent: int = 0, refused: int = 0, age: float = 0.0
+    ) -> float:
         counts = Counts(
-            committed={"t": sent}, unsent={}, stuck=0, refused={}, applied={}, skipped={}, held={}, strange={}, timers=0
+            committed={"t": committed},
+            unsent={"t": unsent + refused},
+            stuck=0,
+            refused={"t": refused},
+            applied={},
+            skipped={},
+            held={},
+            strange={},
+            timers=0,
         )
         progress = Progress(stored=pending, pending=pending, truncated=True)
-        return memory.oldest("t", progress, Gauges(at=at, counts=counts))
+        return memory.oldest(
+            ("g", "t"), progress, Gauges(at=at, counts=counts, unsent_oldest={"t": age} if age else {})
+        )
 
     assert oldest(100.0, 10, 0) == 0
     assert oldest(110.0, 14, 4) == 0, "seen for the first time"
@@ -406,6 +448,14 @@ def test_where_the_broker_tells_no_ages_looks_before_show_how_long_at_least() ->
     assert oldest(130.0, 20, 6) == 10, "all of those are done"
     assert oldest(140.0, 20, 6) == 20, "nobody works"
     assert oldest(150.0, 20, 0) == 0
+    assert oldest(160.0, 30, 0, unsent=10, age=9.0) == 9, "written since the look before"
+    assert oldest(170.0, 30, 10) == 19, "sent, and as old as before"
+    assert oldest(180.0, 31, 0, refused=1) == 0, "what the broker refused for good waits for nobody"
+    assert oldest(190.0, 32, 1, refused=1) == 0
+    assert oldest(200.0, 32, 1, refused=1) == 10
+    assert oldest(210.0, 5, 5) == 0, "another history"
+    assert max(oldest(300.0 + look, 5 + look, look + 5) for look in range(5000)) == 5089, "never forgotten"
+    assert len(memory._written["g", "t"]) <= REMEMBERED
 
 
 async def test_a_look_makes_nothing(tmp_path: Path) -> None:
