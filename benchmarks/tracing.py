@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -29,23 +31,29 @@ Work = Callable[[bool, int], Awaitable[float]]
 
 
 async def tracing(folder: Path, scale: Scale) -> list[Reading]:
-    """Publish by one and by a hundred, relay, and consume."""
+    """Publish by one and by a hundred, in a request and without, relay, and consume. Beside each the same without a provider
+    on both sides: what the machine does to a comparison."""
     provider = TracerProvider(sampler=ParentBased(TraceIdRatioBased(SAMPLED)), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(InMemorySpanExporter()))
 
     def traced(service: Service, on: bool) -> None:
-        app_of(service).opened.seam.tracing.spans = spans_of(provider) if on else None
+        tracing = app_of(service).opened.seam.tracing
+        tracing.find = None  # as where OpenTelemetry is not imported: nobody looks for a provider
+        tracing.spans = spans_of(provider) if on else None
 
-    tracer, count = provider.get_tracer("web"), scale.count(1_000)
+    request = partial(provider.get_tracer("web").start_as_current_span, "POST /orders")
+    count = scale.count(1_000)
     orders = orders_in(folder)
     await app_of(orders).open()
 
-    async def publish(at_once: int, on: bool, number: int) -> float:
-        """Each transaction in a request, which is traced in any case."""
+    async def publish(
+        at_once: int, request: Callable[[], AbstractContextManager[object]], on: bool, number: int
+    ) -> float:
+        """Each transaction in a request, which is traced in any case, or in none: then each fact begins a trace."""
         traced(orders, on)
         began = time.process_time()
         for first in range(number * count, (number + 1) * count, at_once):
-            with tracer.start_as_current_span("POST /orders"):
+            with request():
                 await _ordered(orders, range(first, first + at_once))
         return time.process_time() - began
 
@@ -59,8 +67,7 @@ async def tracing(folder: Path, scale: Scale) -> list[Reading]:
     await filled.aclose()
 
     async def send(on: bool, number: int) -> float:
-        place = folder / f"log-{on}-{number}"
-        place.mkdir()
+        place = Path(tempfile.mkdtemp(dir=folder))
         sender = orders_in(source, log=place / "log.db")
         async with sender.transaction(TENANT) as tx:
             for statement in REWIND:
@@ -75,7 +82,7 @@ async def tracing(folder: Path, scale: Scale) -> list[Reading]:
         return took
 
     async def consume(on: bool, number: int) -> float:
-        place = folder / f"consumed-{on}-{number}"
+        place = Path(tempfile.mkdtemp(dir=folder)) / "copy"
         copy, done = copied(source / "log.db", place), Done(count)
         billing = billing_in(place, "single", done, log=copy)
         await app_of(billing).opened.prepare()
@@ -89,15 +96,21 @@ async def tracing(folder: Path, scale: Scale) -> list[Reading]:
 
     try:
         works: dict[str, Work] = {
-            "publish": partial(publish, 1), "publish-100": partial(publish, 100), "relay": send, "consume": consume,
-        }  # fmt: skip
-        rounds = scale.turns(9)
-        return [
-            await compare(
-                f"tracing {name}", partial(work, True), partial(work, False), rounds=rounds, count=count, goal=GOAL
-            )
-            for name, work in works.items()
-        ]
+            "publish": partial(publish, 1, request),
+            "publish-100": partial(publish, 100, request),
+            "publish, each fact begins a trace": partial(publish, 1, nullcontext),
+            "publish-100, each fact begins a trace": partial(publish, 100, nullcontext),
+            "relay": send,
+            "consume": consume,
+        }
+        rounds, readings = scale.turns(25), []
+        for name, work in works.items():
+            on, off = partial(work, True), partial(work, False)
+            readings += [
+                await compare(f"tracing {name}", on, off, rounds=rounds, count=count, goal=GOAL),
+                await compare(f"{name}, neither traced", off, off, rounds=rounds, count=count),
+            ]
+        return readings
     finally:
         await orders.aclose()
         await asyncio.to_thread(provider.shutdown)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -54,6 +54,11 @@ class Span(Protocol):
 
 class Spans(Protocol):
     """Begins spans. Nothing here ever raises, or waits for anybody."""
+
+    @property
+    def waiting(self) -> Collection[str]:
+        """What is to be told of: the ids of facts, and the places of sagas, that somebody records."""
+        ...
 
     def create(self, service: str, topic: str, event: Event[bytes], payload: type) -> Event[bytes]:
         """A fact is said, with data of the class `payload`: as it goes out, in its place in the trace. `told` ends what this begins."""

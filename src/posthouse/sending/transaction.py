@@ -350,8 +350,9 @@ class Tx:
         return place
 
     def _trace(self, rows: Iterable[OutboxRow]) -> None:
-        if self._builder.seam.tracing.spans is not None:
-            self._traced += [row.event_id for row in rows]
+        spans = self._builder.seam.tracing.spans
+        if spans is not None and (waiting := spans.waiting):
+            self._traced += [row.event_id for row in rows if row.event_id in waiting]
 
     async def finish(self, *others: Tx) -> None:
         """The block ends, here and of others around the same transaction: from now on nothing is taken in, and then what was

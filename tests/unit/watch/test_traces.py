@@ -32,10 +32,11 @@ from posthouse import (
 )
 from posthouse.clock import ManualClock, new_id
 from posthouse.errors import EventError
-from posthouse.events.trace import correlation_to_trace_id
+from posthouse.events.trace import correlation_to_trace_id, is_traceparent
 from posthouse.seam.spans import Tracing
 from posthouse.store import HeldFilter
 from posthouse.testing import Harness
+from posthouse.watch import traces
 from posthouse.watch.traces import OpenTelemetrySpans, spans_of
 from tests.kit.spans import Collected, linked, place, trace_id
 from tests.kit.waiting import eventually
@@ -527,6 +528,86 @@ async def test_a_sampler_that_does_not_follow_the_parent_is_asked_about_each_spa
         "    create invoice.issued.v1",
         "      process note",
     ]
+
+
+class Curious(ParentBased):
+    """Has the description of what it is derived from, and records below what nobody sampled."""
+
+    def should_sample(self, *about: Any, **more: Any) -> SamplingResult:
+        return ALWAYS_ON.should_sample(*about, **more)
+
+
+class Whimsical(TraceIdRatioBased):
+    """Likewise: a share of none, it says, and takes all."""
+
+    def should_sample(self, *about: Any, **more: Any) -> SamplingResult:
+        return ALWAYS_ON.should_sample(*about, **more)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "traceparent"), [(Curious(ALWAYS_OFF), FOREIGN[:-1] + "0"), (ParentBased(Whimsical(0.0)), None)]
+)
+async def test_a_sampler_that_is_derived_from_a_known_one_is_asked_as_it_may_decide_otherwise(
+    tmp_path: Path, sampler: ParentBased, traceparent: str | None
+) -> None:
+    collected = Collected(sampler)
+    shop = Shop(tmp_path, collected)
+    await ordered(shop, **({} if traceparent is None else {"traceparent": traceparent}))
+    assert collected.tree("posthouse.send", "SELECT") == [
+        "create order.placed.v1",
+        "  process issue",
+        "    create invoice.issued.v1",
+        "      process note",
+    ]
+
+
+@pytest.mark.parametrize("correlation", [None, new_id(), "01HYZ3N6Q4M8W2V5T7R9S1P3K5", "order 17"])
+async def test_a_trace_that_begins_and_is_not_sampled_is_followed_by_what_lies_below(
+    tmp_path: Path, correlation: str | None
+) -> None:
+    collected = Collected(ParentBased(TraceIdRatioBased(0.0)))
+    shop = Shop(tmp_path, collected)
+    await ordered(shop, **({} if correlation is None else {"correlation": correlation}))
+    assert collected.spans == [], "neither ours nor those of a handler"
+    [(traceparent, tracestate)] = shop.headers
+    assert traceparent is not None
+    assert is_traceparent(traceparent)
+    assert (int(traceparent[-2:], 16) & 1, tracestate) == (0, None)
+    if correlation is not None and (id := correlation_to_trace_id(correlation)) is not None:
+        assert traceparent[3:35] == id
+    assert {f"{span.trace_id:032x}" for span in shop.spans} == {traceparent[3:35]}, "also of what a handler said"
+
+
+async def test_a_place_that_is_not_sampled_is_carried_with_its_tracestate(tmp_path: Path) -> None:
+    collected = Collected(ParentBased(ALWAYS_ON))
+    shop = Shop(tmp_path, collected)
+    ids = (int(FOREIGN[3:35], 16), int(FOREIGN[36:52], 16))
+    here = trace.SpanContext(*ids, is_remote=True, trace_state=trace.TraceState([("shop", "1")]))
+    with trace.use_span(trace.NonRecordingSpan(here)):
+        await ordered(shop)
+    assert shop.headers == [(FOREIGN[:-1] + "0", "shop=1")]
+    assert shop.spans == [here] * 2, "also of what a handler said"
+    assert collected.tree("posthouse.send") == []
+
+
+async def test_a_share_is_taken_of_batches_and_of_events_that_are_processed_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traces, "LATE", -1.0)
+    collected = Collected(ParentBased(TraceIdRatioBased(0.5)))
+    shop = Shop(tmp_path, collected)
+    async with shop.app.running():
+        for number in range(100):
+            async with shop.orders.transaction("t1", traceparent=FOREIGN) as tx:
+                tx.publish(shop.noted(order_id=f"o{number}"))
+        await drained(shop.orders, shop.billing)
+    processed = collected.named("posthouse.process")
+    assert 20 < len(processed) < 80
+    assert {span.parent for span in processed} == {None}
+    assert {FOREIGN[3:35]} == {f"{link.context.trace_id:032x}" for span in processed for link in span.links}
+    assert {place(span).trace_flags for span in processed} == {3}, "sampled, and its id was drawn"
+    calls = [span for span in collected.spans if span.name == "GET"]
+    assert len(calls) == len(processed), "what a handler calls is recorded with it, and never without"
 
 
 async def test_the_sampler_decides_about_a_trace_that_begins_from_a_correlation(tmp_path: Path) -> None:
