@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Literal
 
-PartState = Literal["ready", "starting", "waiting"]
+PartState = Literal["ready", "starting", "waiting", "unused"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -15,7 +15,8 @@ class PartHealth:
 
     name: str
     state: PartState
-    """`waiting`: its last try failed, and it tries again. `starting`: it waits for the broker to begin."""
+    """`waiting`: its last try failed, and it tries again. `starting`: it waits for the broker to begin. `unused`: nothing that
+    runs here talks to it."""
     since: float | None = None
     """Since when it waits, in seconds since 1970."""
     reason: str = ""

@@ -280,6 +280,11 @@ class Opened:
         """Those that run here."""
         return [] if self._runtime is None else self._runtime.all_consumers
 
+    @property
+    def idle(self) -> bool:
+        """Whether none of its loops runs here, nor is about to: it may publish all the same."""
+        return self._runtime is None and not self.runs and not self.outages.waiting(self.outages.store)
+
     def health(self) -> Health:
         """See `App.health`."""
         runtime, outages = self._runtime, self.outages
@@ -288,7 +293,9 @@ class Opened:
         loops = list(dict.fromkeys([*(() if runtime is None else runtime.loops), *waiting]))
         parts = [
             _part("store", self.ready, next(iter(store.values()), None)),
-            _part("broker", runtime is not None or not self.runs, next(iter(broker.values()), None)),
+            PartHealth(name="broker", state="unused")
+            if self.idle and not broker
+            else _part("broker", runtime is not None, next(iter(broker.values()), None)),
             *(_part(name, True, waiting.get(name)) for name in loops),
         ]
         stuck = 0 if runtime is None else len(runtime.left_behind)

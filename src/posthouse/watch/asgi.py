@@ -10,6 +10,7 @@ from posthouse.app import App
 from posthouse.watch.asking import Asked
 from posthouse.watch.beat import Seen
 from posthouse.watch.http import METHODS, Answer, Request, said
+from posthouse.watch.idle import Idle
 from posthouse.watch.pages import Pages
 from posthouse.watch.process import samples as process_samples
 from posthouse.watch.scale import Scaling
@@ -31,7 +32,7 @@ class _Mounted:
     def __init__(self, apps: tuple[App, ...], prefix: str) -> None:
         self._apps = apps
         self._prefix = prefix
-        self._made: tuple[asyncio.AbstractEventLoop, Pages] | None = None
+        self._made: tuple[asyncio.AbstractEventLoop, Pages, Idle] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -45,21 +46,26 @@ class _Mounted:
     async def _answer(self, scope: Scope) -> Answer:
         if scope["method"] not in METHODS:
             return said(405, f"{scope['method']} is not taken here: GET and HEAD are", Allow=", ".join(METHODS))
-        return await self._pages().answer(_request(scope))
+        pages, idle = self._pages()
+        request = _request(scope)
+        if request.path == "/readyz":
+            await idle.look()
+        return await pages.answer(request)
 
-    def _pages(self) -> Pages:
+    def _pages(self) -> tuple[Pages, Idle]:
         loop = asyncio.get_running_loop()
         if self._made is None or self._made[0] is not loop:
+            idle = Idle(self._apps, loop)
             made = Pages(
-                seen=lambda: Seen(0.0, {app.opened.name: app.health() for app in self._apps}),
+                seen=lambda: Seen(0.0, idle.health()),
                 waits=str,
                 process=lambda: process_samples(self._apps),
                 standing=Asked(Standing(self._apps).samples, loop),
                 scaling=Scaling(self._apps),
                 prefix=self._prefix,
             )
-            self._made = (loop, made)
-        return self._made[1]
+            self._made = (loop, made, idle)
+        return self._made[1:]
 
 
 def _request(scope: Scope) -> Request:

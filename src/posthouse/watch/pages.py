@@ -117,6 +117,8 @@ def _silence(seen: Seen) -> str:
 
 def _part(part: PartHealth) -> str:
     since = "" if part.since is None else f" for {span(max(0.0, time.time() - part.since))}"
+    if part.state == "unused":
+        return f"{part.name}: nobody here uses it"
     return f"{part.name}: {f'waits{since}: {part.reason}' if part.state == 'waiting' else part.state}"
 
 
