@@ -131,19 +131,19 @@ class TransactionCrossing:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        fate: Fate = "committed" if error is None else "rolled back"
         try:
             await self._block.__aexit__(kind, error, trace)
         except BaseException as failed:
-            error = failed
+            if failed is not error:
+                error, fate = failed, fate_of(failed) if kind is None else fate
             raise
         finally:
             self._timing.note("transaction", self._by, self._began, OK if error is None else outcome_of(error))
             if self._tracing.spans is not None:
-                self._transaction.savepoints.end(fate_of(error), error)
+                self._transaction.savepoints.end(fate, error)
 
 
-def fate_of(error: BaseException | None) -> Fate:
-    """What became of the facts of a transaction."""
-    if error is None:
-        return "committed"
-    return "unknown" if isinstance(error, CommitUnknown) else "rolled back"
+def fate_of(error: BaseException) -> Fate:
+    """What became of the facts of a transaction whose commit ended so. Whoever was cancelled in it did not see it rolled back."""
+    return "rolled back" if isinstance(error, Exception) and not isinstance(error, CommitUnknown) else "unknown"

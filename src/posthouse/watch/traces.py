@@ -59,7 +59,7 @@ LATE = 3600.0
 """Seconds after which an event that is processed begins a trace of its own, linked to that of its fact: a backlog, a resend, a replay,
 a retry by hand. Nobody finds what is added to a trace that long after."""
 OPEN = 10_000
-"""So many spans wait at most for the end of their transactions; the oldest is let go when there are more."""
+"""So many spans wait at most for the end of their transactions; the oldest ends without an outcome when there are more."""
 OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
 
 Attributes = Mapping[str, str | int]
@@ -263,7 +263,7 @@ class OpenTelemetrySpans:
     def _keep(self, id: str, span: trace.Span, fact: _Fact | None = None) -> None:
         if span.is_recording():
             while len(self._open) >= OPEN:
-                self.told([next(iter(self._open))], "unknown")
+                self._open.pop(next(iter(self._open)))[0].end()  # its end is not told, which is no failure
             self._open[id] = (span, fact)
 
     def _created(self, service: str, topic: str, event: Event[bytes]) -> Attributes:

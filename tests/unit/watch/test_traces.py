@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,7 +34,7 @@ from posthouse.clock import ManualClock, new_id
 from posthouse.errors import EventError
 from posthouse.events.trace import correlation_to_trace_id, is_traceparent
 from posthouse.seam.spans import Tracing
-from posthouse.store import HeldFilter
+from posthouse.store import HeldFilter, Transaction
 from posthouse.testing import Harness
 from posthouse.watch import traces
 from posthouse.watch.traces import OpenTelemetrySpans, spans_of
@@ -318,6 +318,43 @@ async def test_a_fact_that_was_rolled_back_says_so_and_is_never_sent(shop: Shop,
     [created] = collected.spans
     assert (created.attributes or {})["posthouse.outcome"] == "rolled back"
     assert created.status.status_code is StatusCode.ERROR
+
+
+async def test_who_is_cancelled_while_it_commits_does_not_know_what_became_of_his_facts(
+    shop: Shop, collected: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shop.app.running(only=["relay"]):
+        begin = shop.app.store.begin
+
+        @contextlib.asynccontextmanager
+        async def cancelled(*, tenant: str) -> AsyncIterator[Transaction]:
+            async with begin(tenant=tenant) as transaction:
+                yield transaction
+            raise asyncio.CancelledError
+
+        monkeypatch.setattr(shop.app.store, "begin", cancelled)
+        with pytest.raises(asyncio.CancelledError):
+            async with shop.orders.transaction("t1") as tx:
+                tx.publish(shop.noted(order_id="o1"))
+        monkeypatch.setattr(shop.app.store, "begin", begin)
+        with contextlib.suppress(asyncio.CancelledError):
+            async with shop.orders.transaction("t1") as tx:
+                tx.publish(shop.noted(order_id="o2"))
+                raise asyncio.CancelledError
+    outcomes = [(span.attributes or {})["posthouse.outcome"] for span in collected.named("posthouse.create")]
+    assert outcomes == ["unknown", "rolled back"]
+
+
+async def test_of_more_facts_than_are_waited_for_the_first_end_without_an_outcome(
+    shop: Shop, collected: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("posthouse.watch.traces.OPEN", 2)
+    async with shop.app.running(only=["relay"]), shop.orders.transaction("t1") as tx:
+        for n in range(3):
+            tx.publish(shop.noted(order_id=f"o{n}"))
+    spans = collected.named("posthouse.create")
+    assert [(span.attributes or {}).get("posthouse.outcome") for span in spans] == [None, "committed", "committed"]
+    assert {span.status.status_code for span in spans} == {StatusCode.UNSET}
 
 
 async def test_a_savepoint_that_is_rolled_back_takes_its_facts_and_no_other(shop: Shop, collected: Collected) -> None:
