@@ -1,8 +1,9 @@
 """HTTP: a small server in a thread with an event loop of its own, so that it answers while the loop of the workers hangs.
 
 It takes GET and HEAD, one request per connection, and is bounded in everything that a client could make large: connections, the
-bytes of a request, the seconds it may take to send one and to read the answer. Where all places are taken, the client that has
-been there for longest makes room: whoever sends a whole request at once, and reads the answer, hardly needs his.
+bytes of a request, the seconds it may take to send one and to read the answer. Where all places are taken, the oldest client
+makes room that has not sent a whole request yet or has its answer, and only without any the oldest that waits for one: whoever only
+connects takes no scrape away.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -17,6 +19,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
+from posthouse.redaction import words_of
 from posthouse.watch.address import address_of
 
 log = logging.getLogger("posthouse.watch")
@@ -33,6 +36,8 @@ LINGER = 1.0
 """Seconds in which what a client still sends is thrown away, so that it reads the answer before the connection ends."""
 LAST_WORDS = 2.0
 """Seconds for the thread to end."""
+SAID_EVERY = 60.0
+"""Seconds between two lines of the log that say that no connection can be taken."""
 
 TEXT = "text/plain; charset=utf-8"
 METHODS = ("GET", "HEAD")
@@ -81,8 +86,9 @@ class Server:
         self._listener = listener
         self._answers = answers
         self._send_within = send_within
-        self._here: dict[asyncio.Task[object], None] = {}
-        """Those who serve a connection, the oldest first."""
+        self._here: dict[asyncio.Task[object], bool] = {}
+        """Those who serve a connection, the oldest first, and whether a whole request waits for its answer there."""
+        self._said_at = -math.inf
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
 
@@ -102,7 +108,19 @@ class Server:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._serve())
 
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        """asyncio says for each client in the queue that it cannot be taken: here it is a line a minute."""
+        error = context.get("exception")
+        if not isinstance(error, OSError):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._said_at + SAID_EVERY:
+            self._said_at = loop.time()
+            log.warning(
+                "a connection could not be taken: %s; others wait, and it is tried again each second", words_of(error)
+            )
+
     async def _serve(self) -> None:
+        self._loop.set_exception_handler(self._failed)
         server = await asyncio.start_server(self._connected, sock=self._listener, limit=LARGEST_HEAD)
         try:
             await self._stop.wait()
@@ -113,15 +131,16 @@ class Server:
         task = asyncio.current_task()
         assert task is not None
         if len(self._here) >= PLACES:
-            oldest = next(iter(self._here))
-            del self._here[oldest]
-            oldest.cancel()
-        self._here[task] = None
+            leaves = next((one for one, waits in self._here.items() if not waits), next(iter(self._here)))
+            del self._here[leaves]
+            leaves.cancel()
+        self._here[task] = False
         writer.transport.set_write_buffer_limits(high=0)  # what was written is with the kernel when `drain` returns
         try:
-            answer, whole = await self._answered(reader)
+            answer, whole = await self._answered(reader, task)
             async with asyncio.timeout(ANSWER_WITHIN):
                 await _write(writer, answer, whole=whole)
+            self._waits(task, False)
             async with asyncio.timeout(LINGER):
                 while await reader.read(LARGEST_HEAD):
                     pass
@@ -131,7 +150,11 @@ class Server:
             self._here.pop(task, None)
             writer.transport.abort()
 
-    async def _answered(self, reader: asyncio.StreamReader) -> tuple[Answer, bool]:
+    def _waits(self, task: asyncio.Task[object], waits: bool) -> None:
+        if task in self._here:  # it had to make room a moment ago
+            self._here[task] = waits
+
+    async def _answered(self, reader: asyncio.StreamReader, task: asyncio.Task[object]) -> tuple[Answer, bool]:
         """The answer to one request, and whether the client wants all of it."""
         try:
             async with asyncio.timeout(self._send_within):
@@ -144,6 +167,7 @@ class Server:
             return refused.answer, True
         if request.method not in METHODS:
             return said(405, f"{request.method} is not taken here: GET and HEAD are", Allow=", ".join(METHODS)), True
+        self._waits(task, True)
         return await self._answer(request), request.method == "GET"
 
     async def _answer(self, request: Request) -> Answer:

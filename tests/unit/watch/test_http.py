@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -138,6 +139,44 @@ def test_silent_clients_beyond_all_places_keep_nobody_out(server: Server) -> Non
             assert get(server, "/a", timeout=5).status_code == 200
         assert time.monotonic() - began < 4
         assert silent[0].recv(1) == b"", "the oldest made room"
+
+
+def test_clients_that_only_connect_take_no_slow_answer_away() -> None:
+    asked, free = threading.Event(), threading.Event()
+
+    async def slowly(request: Request) -> Answer:
+        if request.path == "/metrics":
+            asked.set()
+            await asyncio.to_thread(free.wait, 10)
+        return said(200, "fine")
+
+    server = Server(listening(Address("127.0.0.1", 0)), slowly)
+    with (
+        server.serving(),
+        ExitStack() as open_connections,
+        socket.create_connection(server.address, timeout=10) as scrape,
+    ):
+        scrape.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert asked.wait(10)
+        for _ in range(2 * PLACES):
+            open_connections.enter_context(socket.create_connection(server.address, timeout=10))
+        assert get(server, "/a", timeout=5).status_code == 200, "all of them were taken before this one"
+        free.set()
+        assert scrape.recv(65_536).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_clients_that_cannot_be_taken_are_a_line_a_minute(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    get(server, "/a")
+    for _ in range(500):
+        context = {"message": "socket.accept() out of system resource", "exception": OSError(24, "Too many open files")}
+        server._loop.call_soon_threadsafe(server._loop.call_exception_handler, context)
+    await asyncio.to_thread(get, server, "/a")
+    assert [record.getMessage() for record in caplog.records if "Too many open files" in record.getMessage()] == [
+        "a connection could not be taken: [Errno 24] Too many open files; others wait, and it is tried again each second"
+    ]
+    assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
 def test_clients_that_ask_and_never_read_keep_nobody_out(server: Server) -> None:
