@@ -10,6 +10,7 @@ import msgspec
 
 from posthouse.clock import Clock
 from posthouse.errors import StoreError
+from posthouse.outage import Waiting
 from posthouse.pulse import Pulse
 from posthouse.seam import Timing
 from posthouse.store import CoreStore, Worker
@@ -22,6 +23,9 @@ BEAT = 5.0
 
 SILENT = 4 * BEAT
 """Seconds without one after which a worker counts as gone."""
+
+PATIENCE = 10.0
+"""Seconds that the store has to take one; after that it is away for this process, though its connection may say nothing for long."""
 
 KEEP = 86_400.0
 """Seconds for which those who are gone are remembered."""
@@ -36,6 +40,15 @@ class Heartbeat:
         self._timing = timing
         self._worker = worker
         self.pulse = Pulse()
+        self._asked: tuple[float, float] | None = None
+        """When the first sign was to be taken that was not, by the clock and by the one that never goes back."""
+
+    @property
+    def silence(self) -> Waiting | None:
+        """Since when the store has taken no sign of life, if that is longer than it may be."""
+        if self._asked is None or self._clock.monotonic() - self._asked[1] <= PATIENCE:
+            return None
+        return Waiting(self._asked[0], f"it has taken no sign of life for more than {PATIENCE:g} s")
 
     async def beat(self, aside: Mapping[str, Aside]) -> None:
         """A sign of life at once, with those sagas that are not run here, and why. Raises StoreError."""
@@ -47,9 +60,12 @@ class Heartbeat:
         with_figures = False
         while True:
             try:
+                if self._asked is None:
+                    self._asked = self._clock.now(), self._clock.monotonic()
                 with self.pulse.doing("giving a sign of life"):
                     figures = self._timing.encoded() if with_figures else None
                     await self._store.workers.beat(self._worker, keep=KEEP, figures=figures)
+                self._asked = None
             except StoreError as error:
                 log.debug("no sign of life: %s", error)
             with_figures = not with_figures

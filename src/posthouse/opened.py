@@ -290,9 +290,11 @@ class Opened:
         runtime, outages = self._runtime, self.outages
         store, broker = outages.waiting(outages.store), outages.waiting(outages.broker)
         waiting = {**store, **broker}
+        silences = [] if runtime is None else [one.silence for one in runtime.heartbeats]
+        away = next((one for one in (*store.values(), *silences) if one is not None), None)
         loops = list(dict.fromkeys([*(() if runtime is None else runtime.loops), *waiting]))
         parts = [
-            _part("store", self.ready, next(iter(store.values()), None)),
+            _part("store", self.ready, away),
             PartHealth(name="broker", state="unused")
             if self.idle and not broker
             else _part("broker", runtime is not None, next(iter(broker.values()), None)),
@@ -300,7 +302,7 @@ class Opened:
         ]
         stuck = 0 if runtime is None else len(runtime.left_behind)
         problem = self.problem or (f"{stuck} of its loops hang and do not end" if stuck else "")
-        return Health(live=not problem, ready=self.ready and not store, parts=parts, problem=problem)
+        return Health(live=not problem, ready=self.ready and away is None, parts=parts, problem=problem)
 
     async def prepare(self, source: RelaySource | None = None) -> Runtime:
         """Open everything, check that it can keep the promise, make the topics, and build the tasks, once. `source`: where

@@ -86,6 +86,8 @@ class Runtime:
     """Which sagas are run here, and not left to another release; None where there are none."""
     pulse: Pulse = dataclasses.field(default_factory=Pulse)
     """Of the housekeeping."""
+    heartbeats: list[Heartbeat] = dataclasses.field(default_factory=list)
+    """That of the run that is under way."""
     loops: list[str] = dataclasses.field(default_factory=list)
     """What runs, by name."""
     left_behind: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
@@ -141,11 +143,13 @@ class Runtime:
                 keeping = partial(self.projections.run, keep=self._keep_running)
                 loops.append(("projections", keeping, self.projections.pulse))
         log.info("%s runs %s%s", self.name, ", ".join(parts), f": {', '.join(heard)}" if heard else "")
+        self.heartbeats[:] = [heartbeat]
         self.loops[:] = [name for name, _, _ in loops]
         with during(NOTHING):  # whoever starts it, it runs for all
             async with asyncio.TaskGroup() as group:
                 for name, run, pulse in loops:
                     group.create_task(self._keep_running(name, run, stop, pulse), name=f"posthouse {self.name} {name}")
+        self.heartbeats.clear()
         await self._write_down_the_rest(heartbeat)
         log.info("%s stopped", self.name)
 

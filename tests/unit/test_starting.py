@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import sqlite3
+from pathlib import Path
 
 import pytest
 
-from posthouse import App, Event, Payload, Service, starting
+from posthouse import App, Event, Payload, Service, heartbeat, starting
 from posthouse.broker import Topology
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
@@ -55,3 +58,21 @@ async def test_an_error_that_nobody_foresaw_is_told_and_tried_again(
     assert line.startswith("shop cannot run, next try in 0.3 s: KeyError: ")
     assert "Traceback" in line
     assert "S3cret" not in line
+
+
+async def test_a_store_that_takes_no_sign_of_life_is_not_ready_long_before_its_connections_fail(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(heartbeat, "BEAT", 0.05)
+    monkeypatch.setattr(heartbeat, "PATIENCE", 0.2)
+    app = App(Service("shop"), store=f"sqlite:///{tmp_path / 'shop.db'}", broker="memory://")
+    async with app.running(only=["relay"]):
+        await eventually(lambda: app.health().ready)
+        with contextlib.closing(sqlite3.connect(tmp_path / "shop.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            await eventually(lambda: not app.health().ready)
+            (store,) = [part for part in app.health().parts if part.name == "store"]
+            assert (store.state, store.reason) == ("waiting", "it has taken no sign of life for more than 0.2 s")
+            assert app.health().live
+            other.execute("ROLLBACK")
+        await eventually(lambda: app.health().ready)

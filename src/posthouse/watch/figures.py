@@ -42,12 +42,16 @@ class Figures:
 
 class Way:
     """What is on its way to one consumer group in one topic: at the broker, and in the producer's outbox, where that was read.
-    `oldest` is how long the first at the broker has waited; None: nobody knows."""
+    `oldest` is how long the first at the broker has waited; None: nobody knows. `away`: the producer's store did not answer, so that
+    nobody knows what waits there."""
 
-    def __init__(self, progress: Progress, producer: Gauges | None, topic: str, oldest: float | None) -> None:
+    def __init__(
+        self, progress: Progress, producer: Gauges | None, topic: str, oldest: float | None, *, away: bool = False
+    ) -> None:
         counts = None if producer is None else producer.counts
         waiting = 0 if counts is None else counts.unsent.get(topic, 0) - counts.refused.get(topic, 0)
-        self.events = None if progress.uncounted else progress.pending + waiting
+        self.events = None if progress.uncounted or away else progress.pending + waiting
+        self.waits = progress.pending + waiting > 0
         if oldest is not None and waiting > 0 and producer is not None:
             oldest = max(oldest, producer.unsent_oldest.get(topic, 0.0))
         self.seconds = oldest
@@ -198,7 +202,7 @@ def worker_figures(
 
 def _works(group: str, gauges: Gauges, ways: Mapping[Line, Way]) -> bool:
     """Whether something waits for a consumer group."""
-    on_its_way = any(way.events for (of, _), way in ways.items() if of == group)
+    on_its_way = any(way.waits for (of, _), way in ways.items() if of == group)
     return on_its_way or any(
         n for (of, _, state), n in gauges.counts.held.items() if of == group and state == "retrying"
     )

@@ -15,7 +15,7 @@ MINUTE = 60.0
 
 NO_STORE = "the store of {} did not answer"
 NO_BROKER = "the broker of {} did not answer: nobody knows what waits there"
-UNCOUNTED = "the broker cannot count what waits for it in {}"
+UNCOUNTED = "nobody can count what waits for it in {}: the broker cannot, or the store of the producer did not answer"
 
 Place = tuple[str, str]
 """An App and one of its consumers; its relay has no consumer."""

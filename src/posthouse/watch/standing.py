@@ -118,7 +118,7 @@ class Standing:
         gauges, oldest = None if producer is None else producer.gauges, progress.oldest
         if gauges is not None and not progress.uncounted:
             oldest = max(oldest or 0.0, self._memory.oldest(line, progress, gauges))
-        return Way(progress, gauges, line[1], oldest)
+        return Way(progress, gauges, line[1], oldest, away=producer is not None and gauges is None)
 
 
 class Memory:

@@ -122,7 +122,7 @@ def test_a_counter_that_went_back_is_no_rate_below_0(scaling: Scaling) -> None:
         ([], "the store of shop, billing did not answer"),
         (figures(store=0), "the store of shop, billing did not answer"),
         (figures(broker=0), "the broker of shop, billing did not answer"),
-        (figures(in_flight=None), "the broker cannot count what waits for it in orders"),
+        (figures(in_flight=None), "nobody can count what waits for it in orders"),
     ],
 )
 def test_what_nobody_knows_is_an_error_and_never_0(scaling: Scaling, samples: Sequence[Sample], why: str) -> None:

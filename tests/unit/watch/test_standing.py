@@ -23,6 +23,7 @@ from posthouse.testing import Harness
 from posthouse.testing.store_contract.samples import entry, held
 from posthouse.testing.store_contract.steps import hold
 from posthouse.watch.figures import STATES
+from posthouse.watch.scale import Scaling, Work
 from posthouse.watch.standing import REMEMBERED, Memory, Standing
 from posthouse.watch.table import TABLE
 from tests.kit.samples import Found
@@ -464,6 +465,32 @@ async def test_a_look_makes_nothing(tmp_path: Path) -> None:
     assert [(one.metric, one.value) for one in found.all if one.metric != "scrape_seconds"] == [("store_up", 0)]
     assert os.listdir(tmp_path) == []
     await app.aclose()
+
+
+async def test_while_the_store_of_its_producer_is_away_nobody_knows_what_waits_for_a_consumer(tmp_path: Path) -> None:
+    far, near = Service("far"), Service("near")
+    said = type("Said", (OrderPlaced,), {})
+    far.event("order.placed.v1", key="key")(said)
+
+    @near.on(said)
+    async def heard(event: Event[OrderPlaced]) -> None: ...
+
+    broker = f"embedded:///{tmp_path / 'log.db'}"
+    apps = [
+        App(far, store=f"postgresql://posthouse@127.0.0.1:{free_port()}/x", broker=broker),
+        App(near, store=f"sqlite:///{tmp_path / 'near.db'}", broker=broker),
+    ]
+    await apps[1].store.upgrade()
+    async with apps[1].running(only=["relay"]):
+        pass
+    apart, together = await Standing([apps[1]]).samples(), await Standing(apps, patience=0.5).samples()
+    assert Found(apart).one("consumer_in_flight", consumer="near") == 0, "of what is at the broker"
+    assert Found(together).of("consumer_in_flight", consumer="near") == []
+    scaling = Scaling(apps)
+    status, work = scaling.answer(scaling.look(together, at=0), {"consumer": "near"})
+    assert (status, isinstance(work, Work) and work.backlog) == (503, None)
+    for app in apps:
+        await app.aclose()
 
 
 async def test_servers_that_hang_or_are_away_cost_only_their_own_figures(
