@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Annotated
 
 import msgspec
 import pytest
 
-from posthouse import Event, Reject, Service
+from posthouse import Event, Payload, Personal, Reject, Service
 from posthouse.app import app_of
 from posthouse.errors import DeskError, StoreCollision
 from posthouse.processes import Saga
-from posthouse.processes.saga.calls import Answered, Refused
+from posthouse.processes.saga.calls import Answered, Failed, InHand, Refused, ask
+from posthouse.processes.saga.declared import OutsideCall
 from posthouse.seam.context import context_of
 from posthouse.store import InboxEntry
-from posthouse.store.sagas import SagaRow
+from posthouse.store.sagas import CallOut, SagaRef, SagaRow
 from posthouse.testing import Harness, given
 from posthouse.testing.histories import assert_replays, dump, histories, load
 from posthouse.testing.sagas_bench import Bench
@@ -564,3 +566,25 @@ async def test_a_call_that_nobody_makes_is_told_of_by_the_status() -> None:
         answer.set()
         await o.h.settled()
         assert not [note for note in (await status([o.service])).notes if "overdue" in note]
+
+
+@pytest.mark.parametrize("error", [Reject("nobody at +49 170 5550002"), LookupError("nobody at +49 170 5550002")])
+async def test_what_is_kept_of_a_call_that_failed_names_no_person(error: Exception) -> None:
+    async def fails(event: Event[Guest]) -> None:
+        raise error
+
+    event: Event[object] = Event(id="e1", type="t", source="s", time="", data=Guest(phone="+49 170 5550002"))
+    asked = InHand(
+        of=SagaRef(saga="stay", id="s1"),
+        call=CallOut(step="call", turn=1),
+        outside=OutsideCall(function=fails, answer=None),
+        event=event,
+        deadline=5.0,
+    )
+    outcome = await ask(asked)
+    assert isinstance(outcome, Refused | Failed)
+    assert outcome.words.endswith("nobody at …")
+
+
+class Guest(Payload):
+    phone: Annotated[str, Personal("contact")]
