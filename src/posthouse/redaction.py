@@ -112,6 +112,12 @@ def head_of(text: str, most: int) -> str:
     return redacted(f"{words[0]}{_CLOSED}").removesuffix(_CLOSED)[:most]
 
 
+def names_a_secret(name: str) -> bool:
+    """Whether what is called so is a secret: a text would not show it either."""
+    said = f"{name}=x"
+    return redacted(said) != said
+
+
 def words_of(error: BaseException) -> str:
     """What an error says, as text that every log and database takes, whatever the error is made of."""
     try:

@@ -30,10 +30,11 @@ def marked_attributes(cls: type) -> frozenset[str]:
 
 
 @lru_cache(4096)
-def _known(cls: typing.Any) -> tuple[frozenset[str], frozenset[str]]:
-    """Asked for with every line of a log."""
+def _known(cls: typing.Any) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Asked for with every line of a log: marked fields, those of this very class, names of all fields inside of it."""
     own = (name for name, hint in _hints(cls).items() if _is_marked(hint))
-    return frozenset(_marked(cls, "", ())), frozenset(own)
+    names = (name for one in _with_inner(cls, ()) for name in (*_hints(one), *_travelling_names(one).values()))
+    return frozenset(_marked(cls, "", ())), frozenset(own), frozenset(names)
 
 
 def shield(cls: type) -> None:
@@ -49,23 +50,24 @@ def shield(cls: type) -> None:
                 one.__rich_repr__ = _shown_fields
 
 
-def personal_values(cls: type, plain: object) -> set[str]:
-    """What the marked fields of a payload say, as texts: `plain` is the payload as JSON has it. Nothing of one character: that is
-    in every text."""
-    found = {str(value) for path in personal_fields(cls) for value in _leaves(plain, path.split("."))}
-    return {text for text in found if len(text) > 1}
+def personal_values(cls: type, plain: object) -> list[object]:
+    """What the marked fields of a payload say: `plain` is the payload with dictionaries for its classes."""
+    names = _known(cls)[2]
+    return [value for path in personal_fields(cls) for value in _leaves(plain, path.split("."), names)]
 
 
-def _leaves(value: object, path: list[str]) -> Iterator[object]:
-    """Texts and numbers in a place of a JSON value, and in all that is inside of it."""
+def _leaves(value: object, path: list[str], names: frozenset[str]) -> Iterator[object]:
+    """Values in a place of a payload, and all that is inside of it; keys too, which are no names of fields."""
     if isinstance(value, dict):
         inner = value.values() if not path or path[0] == "*" else [value[path[0]]] if path[0] in value else ()
         for one in inner:
-            yield from _leaves(one, path[1:])
-    elif isinstance(value, list | tuple):
+            yield from _leaves(one, path[1:], names)
+        if not path:
+            yield from (key for key in value if key not in names)
+    elif isinstance(value, list | tuple | set | frozenset):
         for one in value:
-            yield from _leaves(one, path[1:] if path[:1] == ["*"] else path)
-    elif not path and isinstance(value, str | int | float) and not isinstance(value, bool):
+            yield from _leaves(one, path[1:] if path[:1] == ["*"] else path, names)
+    elif not path and value is not None and not isinstance(value, bool):
         yield value
 
 

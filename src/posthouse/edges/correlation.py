@@ -27,12 +27,10 @@ from posthouse.events.limits import MAX_BYTES
 from posthouse.events.trace import TraceContext, trace_id_to_uuid
 from posthouse.options import checked
 from posthouse.seam.context import EventContext
-from posthouse.seam.current import Current, current, during, span_here
+from posthouse.seam.current import SCOPE, Current, current, during, span_here
 
 HEADER = "X-Correlation-ID"
 LONGEST = MAX_BYTES["correlation"]
-SCOPE = "posthouse.correlation"
-"""Where the `Current` of a request stands in its ASGI scope or WSGI environment."""
 
 Trusted = Sequence[str] | Literal["all"]
 """Addresses and networks of callers, or everybody: see this module."""

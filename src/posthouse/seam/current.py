@@ -14,6 +14,9 @@ from posthouse.events import UNNAMED, Actor, Event, Unnamed
 from posthouse.events.trace import TraceContext
 from posthouse.seam.context import EventContext
 
+SCOPE = "posthouse.correlation"
+"""Where the `Current` of a request stands in its ASGI scope or WSGI environment."""
+
 
 class Current(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is known here. In a handler all is the event's; in a request what the edge let in."""

@@ -17,7 +17,8 @@ import msgspec
 
 from posthouse.events import timestamp
 from posthouse.options import Count, checked
-from posthouse.seam.current import Current, current
+from posthouse.redaction import HIDDEN, names_a_secret
+from posthouse.seam.current import NOTHING, SCOPE, Current, current
 from posthouse.seam.masking import UNSAYABLE, Mask
 from posthouse.seam.words import attempted
 from posthouse.watch.here import fields_of
@@ -96,6 +97,10 @@ def _stamped(record: logging.LogRecord) -> _Stamp:
     stamp = record.__dict__.get(_STAMP)
     if not isinstance(stamp, _Stamp):
         here = current()
+        if here is NOTHING:  # Django logs some lines beside the request that they are about
+            meta = getattr(record.__dict__.get("request"), "META", None)
+            about = meta.get(SCOPE) if isinstance(meta, dict) else None
+            here = about if isinstance(about, Current) else here
         stamp = record.__dict__[_STAMP] = _Stamp(here, fields_of(here))
     return stamp
 
@@ -106,20 +111,22 @@ def _entry(record: logging.LogRecord) -> dict[str, object]:
     entry: dict[str, object] = {
         "time": timestamp(record.created),
         "level": str(record.levelname).lower(),
-        "logger": mask.shown(record.name, FIELD),
+        "logger": mask.shown_name(record.name, FIELD),
         "event": mask.shown(_message(record), MESSAGE),
     }
-    entry |= {name: _value(value, mask) for name, value in stamp.fields.items()}
+    entry |= {
+        name: value if isinstance(value, int) else mask.shown_name(value, FIELD) for name, value in stamp.fields.items()
+    }
     given = [(name, value) for name, value in list(vars(record).items()) if name not in _ORDINARY]
     for name, value in given[:FIELDS]:
-        name = mask.shown(name, 100)
-        entry[f"{name}_" if name in _TAKEN else name] = _value(value, mask)
+        name = mask.shown_name(name, 100)
+        entry[f"{name}_" if name in _TAKEN else name] = HIDDEN if names_a_secret(name) else _value(value, mask)
     if len(given) > FIELDS:
         entry["fields_left_out"] = len(given) - FIELDS
     if (trace := _traceback(record)) is not None:
-        entry["exception"] = mask.shown(trace, TRACE)
+        entry["exception"] = mask.shown_ends(trace, TRACE)
     if record.stack_info:
-        entry["stack"] = mask.shown(record.stack_info, TRACE)
+        entry["stack"] = mask.shown_ends(record.stack_info, TRACE)
     return entry
 
 
@@ -128,13 +135,13 @@ def _plain(record: logging.LogRecord) -> str:
     mask = Mask(stamp.here)
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
     said = record.__dict__.get("correlation") or stamp.here.correlation
-    about = f" [{_one_line(mask.shown(said, FIELD))}]" if said else ""
-    head = f"{moment},{int(record.msecs):03d} {record.levelname:<8} {_one_line(mask.shown(record.name, FIELD))}:"
+    about = f" [{_one_line(mask.shown_name(said, FIELD))}]" if said else ""
+    head = f"{moment},{int(record.msecs):03d} {record.levelname:<8} {_one_line(mask.shown_name(record.name, FIELD))}:"
     first, *rest = _lines(mask.shown(_message(record), MESSAGE)) or [""]
     lines = [f"{head} {first}{about}", *rest]
     for more in (_traceback(record), record.stack_info):
         if more:
-            lines += _lines(mask.shown(more, TRACE))
+            lines += _lines(mask.shown_ends(more, TRACE))
     return "\n    ".join(lines)
 
 
@@ -150,16 +157,16 @@ def _traceback(record: logging.LogRecord) -> str | None:
     if not record.exc_info:
         return None
     found = record.exc_info
-    text = attempted(
+    return attempted(
         lambda: "".join(traceback.format_exception(*found)).rstrip("\n"), "(its traceback cannot be put into words)"
     )
-    half = TRACE // 2
-    return text if len(text) <= TRACE else f"{text[:half]}\n…\n{text[-half:]}"
 
 
 def _value(value: object, mask: Mask) -> object:
-    if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 2**63):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**63):
+        return HIDDEN if mask.hides(value) else value
     return mask.shown(value, FIELD)
 
 

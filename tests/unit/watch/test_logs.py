@@ -10,13 +10,15 @@ import logging
 import logging.config
 import logging.handlers
 import queue
+import re
 import subprocess
 import sys
 import threading
 import time
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote, urlencode
 
 import msgspec
 import pytest
@@ -416,6 +418,112 @@ def test_what_publishing_refuses_quotes_nothing_personal() -> None:
     with pytest.raises(ContractError, match=r"`\$.room` is personal and not shown") as refused:
         asyncio.run(run())
     assert "1815" not in str(refused.value)
+
+
+class Patient(Payload):
+    id: str
+    name: Annotated[str, Personal("identity")]
+    email: Annotated[str, Personal("contact")]
+    number: Annotated[int, Personal("identity")]
+    income: Annotated[float, Personal("identity")]
+    born: Annotated[datetime, Personal("health")]
+    day: Annotated[date, Personal("health")]
+    photo: Annotated[bytes, Personal("health")]
+    owed: dict[Annotated[str, Personal("contact")], float]
+    home: Annotated[Address | None, Personal("contact")] = None
+
+
+def patient() -> Event[object]:
+    data = Patient(
+        id="p1",
+        name="Bj\u00f6rn \u00c5kesson",
+        email="bjorn@example.com",
+        number=198005121234,
+        income=51234.5,
+        born=datetime(1980, 5, 12, 4, 30, tzinfo=UTC),
+        day=date(1981, 6, 13),
+        photo=b"Ada HIV+",
+        owed={"grace@example.com": 77.25},
+        home=Address(street="12 Square", city="London"),
+    )
+    return Event(id="e1", type="t", source="s", time="", data=data)
+
+
+def test_whatever_way_code_writes_a_personal_value_it_is_hidden() -> None:
+    event, paper = patient(), Paper(JsonLines())
+    data: Any = event.data
+    with during(Current(event=event, payload=Patient)):
+        paper.log.info("x", extra={"number": data.number, "income": data.income, "born": data.born, "day": [data.day]})
+        paper.log.info("%s %r %s %r", data.born, data.born, data.day, data.day)
+        paper.log.info("%s %s", data.born.isoformat(), data.born.date())
+        paper.log.info(json.dumps({"name": data.name, "email": data.email}))
+        paper.log.info("GET /?%s", urlencode({"name": data.name, "email": data.email}))
+        paper.log.info("GET /%s", quote(f"to {data.email} and {data.name}"))
+        paper.log.info("%r %r", data.name.encode(), data.photo)
+        paper.log.info("%.2f %s %s", data.income, f"{data.number:,}", next(iter(data.owed)))
+        paper.log.info("user_%s %s_invoice.pdf %r", data.email, data.name, f"line\n{data.name}")
+        paper.log.info("in the street of the city", extra={"count": 3})
+    for shown in (
+        "1980",
+        "1981",
+        "51234",
+        "51,234",
+        "5121234",
+        "121,234",
+        "bj",
+        "kesson",
+        "example.com",
+        "ada",
+        "77.25",
+    ):
+        assert shown not in re.sub(r'"time":"[^"]*"', "", paper.text.lower()), shown
+    assert paper.lines[-1]["event"] == "in the street of the city"  # names of fields are no data
+    assert paper.lines[-1]["count"] == 3
+
+
+def test_an_extra_that_is_called_as_a_secret_is_not_shown() -> None:
+    paper = Paper(JsonLines())
+    secrets = ("password", "db_password", "api_key", "token", "Authorization", "client_secret")
+    paper.log.info("x", extra={**dict.fromkeys(secrets, "hunter2"), "tokens": 12, "key": "o1"})
+    assert "hunter2" not in paper.text
+    assert (paper.lines[0]["tokens"], paper.lines[0]["key"]) == (12, "o1")
+
+
+class Party(Payload):
+    id: str
+    guests: Annotated[list[str], Personal("identity")]
+
+
+def test_an_event_with_very_many_personal_values_costs_little_and_shows_ids_and_names() -> None:
+    guests = [f"g{number}x" for number in range(20_000)]
+    event: Event[object] = Event(id="e1", type="t", source="s", time="", data=Party(id="p1", guests=guests))
+    paper = Paper(JsonLines())
+    with during(Current(correlation="r1", event=event, payload=Party)):
+        before = time.process_time()
+        for _ in range(5):
+            paper.log.info("invited %s", " ".join(guests)[:50_000], extra={"who": guests[7], "count": 3})
+        assert time.process_time() - before < 3  # seconds each, once
+    line = paper.lines[0]
+    assert (line["logger"], line["correlation"], line["event_id"], line["count"]) == ("shop.app", "r1", "e1", 3)
+    assert "g7x" not in paper.text
+    assert line["event"].startswith("\u2026")
+
+
+def test_a_text_with_more_to_look_for_than_is_reasonable_is_hidden_whole() -> None:
+    event: Event[object] = Event(id="e1", type="t", source="s", time="", data=Party(id="p1", guests=["aa"]))
+    paper = Paper(JsonLines())
+    with during(Current(event=event, payload=Party)):
+        paper.log.info("a" * 60_000)
+    assert paper.lines[0]["event"].startswith("\u2026")
+
+
+@pytest.mark.parametrize("pad", range(0, 40, 3))
+def test_a_long_traceback_is_masked_before_it_is_cut(pad: int) -> None:
+    paper = Paper(JsonLines())
+    for many in (1_500, 15_000):
+        paper.log.error("x", exc_info=ValueError("x" * pad + " postgresql://shop:hunter2@db/shop" * many))
+    assert "hunter2" not in paper.text
+    assert "db/shop" in paper.text
 
 
 # What must not break it.
