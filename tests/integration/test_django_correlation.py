@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -55,11 +55,29 @@ def stream(request: HttpRequest) -> StreamingHttpResponse:
     return StreamingHttpResponse(iter(["x", "y"]))
 
 
+def parts(request: HttpRequest) -> StreamingHttpResponse:
+    def made() -> Iterator[str]:
+        for _ in range(2):
+            yield str(current().correlation)
+
+    return StreamingHttpResponse(made())
+
+
+async def asynchronous_parts(request: HttpRequest) -> StreamingHttpResponse:
+    async def made() -> AsyncIterator[str]:
+        for _ in range(2):
+            yield str(current().correlation)
+
+    return StreamingHttpResponse(made())
+
+
 urlpatterns = [
     path("plain", plain),
     path("asynchronous", asynchronous),
     path("fails", fails),
     path("stream", stream),
+    path("parts", parts),
+    path("asynchronous_parts", asynchronous_parts),
 ]
 
 
@@ -122,3 +140,28 @@ async def test_a_setting_that_means_nothing_is_refused() -> None:
         pytest.raises(ConfigurationError, match=r"POSTHOUSE_TRUSTED is '127.0.0.1'.*write \['127.0.0.1'\]"),
     ):
         await answer("wsgi", "plain")
+
+
+@pytest.mark.parametrize(("way", "page"), [("wsgi", "parts"), ("asgi", "asynchronous_parts")])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+async def test_what_is_streamed_after_the_view_belongs_to_the_request(way: str, page: str) -> None:
+    found = await answer(way, page)
+    content = found.streaming_content
+    body = b"".join(content) if way == "wsgi" else b"".join([part async for part in content])
+    assert body.decode() == found.headers[HEADER] * 2
+    assert current() is NOTHING
+
+
+@pytest.mark.parametrize("way", ["wsgi", "asgi"])
+async def test_a_line_that_django_logs_after_the_middleware_has_the_id(way: str) -> None:
+    lines = io.StringIO()
+    handler = logging.StreamHandler(lines)
+    handler.setFormatter(JsonLines())
+    logger = logging.getLogger("django.request")
+    logger.addHandler(handler)
+    try:
+        found = await answer(way, "missing")
+    finally:
+        logger.removeHandler(handler)
+    assert found.status_code == 404
+    assert json.loads(lines.getvalue())["correlation"] == found.headers[HEADER]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import cast
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.conf import settings
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 
-from posthouse.edges.correlation import HEADER, SCOPE, Edge, from_environ
-from posthouse.seam.current import Current, during
+from posthouse.edges.correlation import HEADER, Edge, from_environ
+from posthouse.seam.current import SCOPE, Current, during
 
 Answer = HttpResponseBase | Awaitable[HttpResponseBase]
 
@@ -45,4 +45,25 @@ class CorrelationMiddleware:
 
 def _echoed(response: HttpResponseBase, here: Current) -> HttpResponseBase:
     response[HEADER] = str(here.correlation)
+    if isinstance(response, StreamingHttpResponse) and getattr(response, "file_to_stream", None) is None:
+        parts = response.streaming_content  # made after this, as the server asks for them
+        response.streaming_content = _later(parts, here) if isinstance(parts, AsyncIterator) else _each(parts, here)
     return response
+
+
+def _each(parts: Iterator[bytes], here: Current) -> Iterator[bytes]:
+    while True:
+        with during(here):
+            part = next(parts, None)
+        if part is None:
+            return
+        yield part
+
+
+async def _later(parts: AsyncIterator[bytes], here: Current) -> AsyncIterator[bytes]:
+    while True:
+        with during(here):
+            part = await anext(parts, None)
+        if part is None:
+            return
+        yield part
