@@ -22,8 +22,9 @@ def tried(folder: Path, found: list[Alert]) -> str:
     return run.stdout + run.stderr
 
 
-def test_each_alert_fires_when_it_should_and_not_when_it_just_should_not(tmp_path: Path) -> None:
-    said = tried(tmp_path, list(alerts()))
+@pytest.mark.parametrize("scale", [1.0, 0.05])
+def test_each_alert_fires_when_it_should_and_not_when_it_just_should_not(tmp_path: Path, scale: float) -> None:
+    said = tried(tmp_path, list(alerts(time_scale=scale)))
     print(said)
     assert "SUCCESS" in said
     assert "FAILED" not in said

@@ -69,8 +69,8 @@ def sending(ask: Promql, over: Thresholds) -> Sequence[Alert]:
             description="The oldest unsent event of {{ $labels.service }} has been the same for five minutes, and the broker refused "
             "none: no relay works.",
             when="the oldest unsent event is the same for five minutes, and the broker refused none",
-            fires=Case([given(oldest, "0x5 0+60x60"), given("outbox_stuck", lasting(0))], after=20),
-            quiet=Case([given(oldest, "0x5 0+45x60"), given("outbox_stuck", lasting(0))], after=20),
+            fires=Case([given(oldest, _growing(ask, 1.0)), given("outbox_stuck", lasting(0))], after=20),
+            quiet=Case([given(oldest, _growing(ask, STANDS)), given("outbox_stuck", lasting(0))], after=20),
         ),
         Alert(
             name="outbox_stuck",
@@ -155,3 +155,8 @@ def sending(ask: Promql, over: Thresholds) -> Sequence[Alert]:
             ),
         ),
     )
+
+
+def _growing(ask: Promql, share: float) -> str:
+    """An age that grows by so much of the time that passes, from the sixth minute on."""
+    return f"0x5 0+{60 * share * ask.time_scale:g}x60"

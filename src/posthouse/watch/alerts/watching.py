@@ -86,8 +86,8 @@ def watching(ask: Promql, over: Thresholds) -> Sequence[Alert]:
             description="The store of {{ $labels.service }} was looked at within a day, and nobody does now: its other alerts are "
             "blind. Start `posthouse watch` for it, or silence this for a day if it is gone for good.",
             when="a service was watched within a day, and is not now",
-            fires=Case([given("store_up", "1x5"), given("store_up", lasting(1), service="other")], after=16),
-            quiet=Case([given("store_up", "1x5"), given("store_up", lasting(0), instance="c")], after=16),
+            fires=Case([given("store_up", "1x5 stale"), given("store_up", lasting(1), service="other")], after=16),
+            quiet=Case([given("store_up", "1x5 stale"), given("store_up", lasting(0), instance="c")], after=16),
         ),
         Alert(
             name="target_down",
