@@ -37,7 +37,7 @@ def show_workers(found: Sequence[Attendance], *, every: bool = False) -> bool:
 
 def unattended(one: Attendance) -> list[str]:
     """Sentences on what nobody runs, and on what waits for that."""
-    waiting = [WAITING[part].format(counted(number, _THINGS[part])) for part, number in one.waiting.items()]
+    waiting = [_waits(part, number, one) for part, number in one.waiting.items()]
     left = f"; waiting: {', '.join(waiting)}" if waiting else ""
     if not one.running:
         return [aimed(f"nobody runs {one.services}: {_last(one.workers)}; `posthouse run TARGET` starts it{left}")]
@@ -100,6 +100,12 @@ _ASIDE: dict[Aside, str] = {
 }
 
 _THINGS: dict[Part, str] = {"relay": "event", "consumers": "event", "timers": "timer"}
+
+
+def _waits(part: Part, number: int, one: Attendance) -> str:
+    """An event that several consumers have to apply is counted for each of them."""
+    several = f" (counted for each of {len(one.idle):,} consumers)" if part == "consumers" and len(one.idle) > 1 else ""
+    return WAITING[part].format(counted(number, _THINGS[part])) + several
 
 
 def _last(workers: Sequence[Worker]) -> str:

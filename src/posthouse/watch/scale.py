@@ -33,7 +33,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None
     """Events a second that were applied, or sent, over the last minute; where nobody looked for longer, since then."""
     drain_seconds: float | None
-    """After so long nothing of the backlog is left at this rate. None also where nothing moves."""
+    """After so long nothing of the backlog is left at this rate. None also where nothing moves, and where nobody works any more."""
     unknown: str = ""
 
 
@@ -84,7 +84,10 @@ class Scaling:
             return 400, {"error": "/scale takes a consumer or a relay, one of them"}
         for kind, name in query.items():
             if (work := kinds[kind].get(name)) is None:
-                return 404, {"error": f"there is no {kind} {name!r} here.{did_you_mean(name, kinds[kind])}"}
+                named = [
+                    known for known in kinds[kind] if known.endswith(f".{name}")
+                ]  # declared so, behind its service
+                return 404, {"error": f"there is no {kind} {name!r} here.{did_you_mean(name, named or kinds[kind])}"}
             return (200 if work.backlog is not None else 503), work
         known = all(work.backlog is not None for of in kinds.values() for work in of.values())
         return (200 if known else 503), scale
@@ -92,12 +95,12 @@ class Scaling:
     def _work(self, figures: _Figures, place: Place, service: str) -> Work:
         if unknown := figures.unknown(place):
             return Work(service=service, backlog=None, workers=None, rate=None, drain_seconds=None, unknown=unknown)
-        backlog, rate = figures.backlog(place), self._rate(place)
+        backlog, rate, workers = figures.backlog(place), self._rate(place), figures.workers(place)
         if backlog == 0:
             drain: float | None = 0.0
         else:
-            drain = round(backlog / rate, 1) if rate else None
-        return Work(service=service, backlog=backlog, workers=figures.workers(place), rate=rate, drain_seconds=drain)
+            drain = round(backlog / rate, 1) if rate and workers else None
+        return Work(service=service, backlog=backlog, workers=workers, rate=rate, drain_seconds=drain)
 
     def _rate(self, place: Place) -> float | None:
         seen = [(at, done[place]) for at, done in self._looks if place in done]

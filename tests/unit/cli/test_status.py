@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from posthouse.app import app_of
+from posthouse.cli.workers import unattended
 from posthouse.opened import process_name
+from posthouse.runtime import Part
 from posthouse.service import Service
-from posthouse.watch.liveness import is_running
+from posthouse.watch.liveness import Attendance, is_running
 from tests.kit.waiting import eventually
 from tests.unit.cli.conftest import Project
 
@@ -442,3 +444,12 @@ def test_a_log_that_is_gone_is_named_with_what_to_do_by_status_and_doctor(projec
     assert result.exit_code == 1
     assert "log of shop.orders.order" in result.stdout
     assert "docs/missing.md" in result.stdout
+
+
+def test_an_event_that_waits_for_several_consumers_is_said_to_count_for_each() -> None:
+    waiting: dict[Part, int] = {"consumers": 966, "timers": 1}
+    one = Attendance(
+        services="shop", workers=[], missing=["consumers"], idle=["shop", "shop.audit", "b"], waiting=waiting
+    )
+    (said,) = unattended(one)
+    assert said.endswith("waiting: 966 events to be applied (counted for each of 3 consumers), 1 timer to be fired")

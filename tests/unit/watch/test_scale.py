@@ -23,6 +23,7 @@ def figures(
     committed: int = 0,
     store: int = 1,
     broker: int = 1,
+    workers: int = 3,
 ) -> Sequence[Sample]:
     """As they are read of one App with one consumer of two topics; an `in_flight` of None is not known in one of them."""
     shop = {"service": "shop"}
@@ -35,7 +36,7 @@ def figures(
         Sample("consumer_applied_total", {**BILLING, "topic": "orders"}, applied),
         Sample("consumer_in_flight", {**BILLING, "topic": "refunds"}, 1),
         Sample("held_due", BILLING, due),
-        Sample("consumer_workers", BILLING, 3),
+        Sample("consumer_workers", BILLING, workers),
         Sample("outbox_unsent", {**shop, "topic": "orders"}, unsent),
         Sample("outbox_sent_total", {**shop, "topic": "orders"}, committed - unsent),
         Sample("outbox_unsent", {**APP, "topic": "(others)"}, 1),
@@ -100,6 +101,12 @@ def test_where_nothing_moves_nobody_knows_when_it_is_done(scaling: Scaling) -> N
     assert (work.backlog, work.rate, work.drain_seconds) == (10, 0.0, None)
 
 
+def test_where_nobody_works_nobody_knows_when_it_is_done(scaling: Scaling) -> None:
+    scaling.look(figures(in_flight=99, applied=0), at=0)
+    work = billing(scaling.look(figures(in_flight=99, applied=50, workers=0), at=10))
+    assert (work.backlog, work.workers, work.rate, work.drain_seconds) == (100, 0, 5.0, None)
+
+
 def test_what_has_no_backlog_is_done_now(scaling: Scaling) -> None:
     work = billing(scaling.look(figures(in_flight=-1), at=0))
     assert (work.backlog, work.drain_seconds) == (0, 0.0)
@@ -158,3 +165,20 @@ def test_what_is_misspelled_is_an_error_with_the_right_word(
     assert answered == status
     assert isinstance(value, dict)
     assert why in value["error"]
+
+
+def test_a_named_consumer_is_found_by_the_name_that_it_was_declared_with() -> None:
+    pickups = Service("pickups")
+
+    @pickups.event("parcel.fetched.v1", key="parcel")
+    class ParcelFetched(Payload):
+        parcel: str
+
+    for name in ("board", "pickups"):
+
+        @pickups.on(ParcelFetched, consumer=name)
+        async def note(event: Event[ParcelFetched]) -> None: ...
+
+    scaling = Scaling([App(pickups, store="sqlite://", broker="memory://")])
+    status, value = scaling.answer(scaling.look([], at=0), {"consumer": "pickups"})
+    assert (status, value) == (404, {"error": "there is no consumer 'pickups' here. Did you mean 'pickups.pickups'?"})
