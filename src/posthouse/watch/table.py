@@ -330,7 +330,7 @@ _STORE = (
         "counter",
         "times",
         ("service",),
-        "How many lives the database has had: a restored backup or a promoted standby begins a new one.",
+        "How many lives the database has had: a restart, a restored backup or a promoted standby begins a new one.",
     ),
     _store(
         "store_connections",

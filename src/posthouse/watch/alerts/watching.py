@@ -221,9 +221,9 @@ def ground(ask: Promql, over: Thresholds) -> Sequence[Alert]:
             page="store",
             by=("service",),
             summary="The database of {{ $labels.service }} began a new life",
-            description="A backup was restored, or a standby promoted, behind {{ $labels.service }}: what was committed last may be "
-            "gone, and numbers may be given twice.",
-            when="the database was restored or promoted within the hour",
+            description="The database behind {{ $labels.service }} was restarted, or a backup was restored, or a standby promoted. "
+            "After a restart all is as it was; after the others what was committed last may be gone, and numbers be given twice.",
+            when="the database was restarted, restored or promoted within the hour",
             fires=Case([given("store_runs_total", "1x10 2x60")], after=30),
             quiet=Case([given("store_runs_total", lasting(7))], after=30),
         ),
