@@ -32,6 +32,8 @@ SEND_WITHIN = 5.0
 """Seconds for a client to send a request."""
 ANSWER_WITHIN = 15.0
 """Seconds for an answer to be made, and as many for the client to read it."""
+PIECE = 64 * 1024
+"""Bytes of an answer that are handed on at a time: whoever does not read costs no copy of the rest, and holds nobody up."""
 LINGER = 1.0
 """Seconds in which what a client still sends is thrown away, so that it reads the answer before the connection ends."""
 LAST_WORDS = 2.0
@@ -212,7 +214,11 @@ async def _write(writer: asyncio.StreamWriter, answer: Answer, *, whole: bool) -
     }
     lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
-    writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + (answer.body if whole else b""))
+    body = memoryview(answer.body if whole else b"")
+    writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body[:PIECE])
     await writer.drain()
+    for first in range(PIECE, len(body), PIECE):
+        writer.write(body[first : first + PIECE])
+        await writer.drain()
     if writer.can_write_eof():
         writer.write_eof()
