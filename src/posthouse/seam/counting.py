@@ -59,7 +59,8 @@ class Histogram:
         """How many took less than 2**first, 2**(first + 1), … seconds and not less than the one before; the last: all that took longer."""
 
     def note(self, seconds: float, times: int = 1) -> None:
-        """So many took so long, each."""
+        """So many took so long, each; clocks that do not agree make none shorter than nothing."""
+        seconds = max(0.0, seconds)
         place = frexp(seconds)[1] - self.first if seconds > 0 else 0
         buckets = self.buckets
         buckets[0 if place < 0 else place if place < len(buckets) else -1] += times
@@ -70,6 +71,7 @@ class Histogram:
 
     def note_all(self, durations: Sequence[float]) -> None:
         """Each took so long. They are noted where many come at once, and every call would cost."""
+        durations = [max(0.0, seconds) for seconds in durations]
         buckets, first, last = self.buckets, self.first, len(self.buckets) - 1
         for seconds in durations:
             place = frexp(seconds)[1] - first if seconds > 0 else 0
@@ -135,12 +137,13 @@ class Counting:
         if self._tenant_class is None:
             return ""
         try:
-            word: object = self._tenant_class(tenant)
+            given: object = self._tenant_class(tenant)
         except Exception as error:
             return self._complain(f"it raised {type(error).__name__}")
-        if not isinstance(word, str) or not 0 < len(word) <= LONGEST_CLASS:
-            return self._complain(f"it gave {type(word).__name__}, and no text of 1 to {LONGEST_CLASS} characters")
-        word = str.__str__(word)  # also that of an Enum
+        word = str.__str__(given) if isinstance(given, str) else ""  # also that of an Enum
+        if not 0 < len(word) <= LONGEST_CLASS or not word.isprintable():
+            kind = type(given).__name__
+            return self._complain(f"it gave {kind}, and no text of 1 to {LONGEST_CLASS} characters that can be printed")
         if word in self._classes:
             return word
         if word == tenant and tenant != PLATFORM:

@@ -13,6 +13,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from posthouse.errors import ConfigurationError
+from posthouse.redaction import storable
 from posthouse.watch.samples import Distribution, Sample, Value, summed
 from posthouse.watch.table import PREFIX, TABLE, Metric
 
@@ -68,6 +69,9 @@ def _own(metric: Metric, samples: Iterable[Sample]) -> Series:
 
 
 def _family(metric: Metric, name: str, labels: tuple[str, ...], series: Series) -> Family:
+    series = {
+        tuple(map(storable, place)): value for place, value in series.items()
+    }  # one bad word would cost the whole scrape
     unit = "seconds" if metric.unit == "seconds" else ""  # the client would append any other to the name
     if metric.kind == "histogram":
         histogram = HistogramMetricFamily(name, metric.meaning, labels=labels, unit=unit)

@@ -68,7 +68,14 @@ def test_a_duration_is_noted_in_the_bucket_of_its_power_of_two(seconds: float, b
 
     assert [place for place, number in enumerate(one.buckets) if number] == [bucket]
     assert one.buckets[bucket] == 3
-    assert one.total == pytest.approx(3 * seconds)
+    assert one.total == pytest.approx(3 * max(0.0, seconds))
+
+
+def test_no_duration_is_below_zero_so_their_sum_never_falls() -> None:
+    histogram = Counting().histogram("event_age_seconds", "ledger", "ledger")
+    histogram.note(-86_400.0)
+    histogram.note_all([2.0, -0.5])
+    assert histogram.total == 2.0
 
 
 def test_whoever_listens_is_told_of_each_duration() -> None:
@@ -97,6 +104,17 @@ def test_a_tenant_has_the_class_that_the_users_function_gives_it(function: Tenan
     assert (word, type(word)) == ("small", str)
 
 
+class Immeasurable(str):
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise RuntimeError("no length")
+
+
+def test_a_word_that_does_not_tell_its_length_is_a_word() -> None:
+    assert Counting(lambda _: Immeasurable("small")).class_of("t1") == "small"
+
+
 def test_without_a_function_the_class_is_empty() -> None:
     assert Counting().class_of("t1") == ""
 
@@ -106,7 +124,17 @@ def _raises(tenant: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "broken", [_raises, lambda _: None, lambda _: ["small"], lambda _: "", lambda _: "x" * 65, lambda tenant: tenant]
+    "broken",
+    [
+        _raises,
+        lambda _: None,
+        lambda _: ["small"],
+        lambda _: "",
+        lambda _: "x" * 65,
+        lambda tenant: tenant,
+        lambda _: "gro\udcdf",
+        lambda _: "small\x1b[2J",
+    ],
 )
 def test_a_broken_function_is_counted_under_the_others_and_told_once(
     broken: Callable[[str], str], caplog: pytest.LogCaptureFixture

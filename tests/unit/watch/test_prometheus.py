@@ -79,6 +79,12 @@ def test_hostile_words_in_labels_stay_inside_their_quotes() -> None:
     assert found == {("posthouse_timers", frozenset({("service", evil)})): 1.0}
 
 
+def test_a_word_that_is_no_text_costs_nobody_the_scrape() -> None:
+    found = parsed([Sample("timers", {"service": "gro\udcdf"}, 1), Sample("timers", {"service": "shop"}, 2)])
+
+    assert found["posthouse_timers", frozenset({("service", "shop")})] == 2.0
+
+
 def test_without_a_prefix_the_platforms_names_are_not_there() -> None:
     text = render([one_of(metric) for metric in TABLE.values()])[0].decode()
 

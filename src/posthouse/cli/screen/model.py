@@ -8,7 +8,7 @@ from enum import IntEnum
 import msgspec
 
 from posthouse.cli.losses import gaps
-from posthouse.cli.output import counted, span
+from posthouse.cli.output import counted, plain, span
 from posthouse.cli.screen.history import History, Look, Series
 from posthouse.cli.sentences import Sentence, sentences
 from posthouse.heartbeat import SILENT
@@ -259,10 +259,10 @@ def _processes(look: Look) -> Iterator[Process]:
 
 def _process(worker: Worker) -> Process:
     return Process(
-        name=worker.name,
-        parts=", ".join(worker.parts),
-        services=", ".join(worker.services),
-        version=" ".join(filter(None, (worker.version, worker.commit))),
+        name=plain(worker.name),
+        parts=plain(", ".join(worker.parts)),
+        services=plain(", ".join(worker.services)),
+        version=plain(" ".join(filter(None, (worker.version, worker.commit)))),
         since=worker.since,
         age=worker.age,
         need=Need.NONE if abs(worker.age) <= SILENT else Need.SOON,

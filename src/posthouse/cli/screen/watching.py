@@ -40,7 +40,7 @@ TICK = 1.0
 """Seconds between two drawings while a look lasts: ages grow."""
 
 AWAY = (StoreUnavailable, StoreFull, BrokerUnavailable, TimeoutError, OSError)
-ENDING = (signal.SIGINT, signal.SIGTERM)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class View(Protocol):
@@ -64,7 +64,7 @@ class View(Protocol):
 
 
 async def watch(services: Sequence[Service], every: float, view: View, *, verbose: bool) -> None:
-    """Look again and again, until SIGINT or SIGTERM."""
+    """Look again and again, until SIGINT, SIGTERM, SIGHUP or SIGQUIT."""
     stop, drawing = asyncio.Event(), asyncio.Event()
     history = History()
     looking = Looking(services, verbose=verbose)
