@@ -47,6 +47,7 @@ def size(tenant: str) -> str:
 app = App(orders, store="sqlite://", broker="memory://", tenant_class=size)
 ```
 
+`posthouse_events_published_total` has this label, and no other figure.
 It is asked in the relay, for the tenants of each batch: a lookup, and nothing that waits. At most 16 words; what it raises, what is no
 text of 1 to 64 characters, and the tenant itself count under `(others)`, and the first of them is in the log. No event waits for that
 or is lost by it.
