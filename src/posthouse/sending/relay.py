@@ -44,8 +44,8 @@ class RelaySettings(Options):
     """The longest wait between two looks when nobody rings."""
     first_delay: Seconds = 0.2
     """The delay after a first failure; it doubles from there."""
-    last_delay: Seconds = 30.0
-    """No delay after a failed publish is longer; a stuck key follows `stuck_delay`."""
+    last_delay: Seconds = 5.0
+    """No delay after a failure of the broker or the store is longer, for nobody says when it is back; a stuck key follows `stuck_delay`."""
     stuck_delay: Seconds = 600.0
     """The longest delay between two tries of a row that the broker refused."""
     quarantine_attempts: Count = 50

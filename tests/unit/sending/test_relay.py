@@ -134,3 +134,24 @@ async def test_a_broker_that_goes_away_amid_a_backlog_loses_nothing(
         pass
     sent = {stored.frame.id for stored in broker.log.topics[TOPIC]}
     assert len(sent) == 600
+
+
+async def test_after_an_outage_of_any_length_it_tries_again_within_seconds(
+    store: SqliteStore, broker: Recorder, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, stop = list[float](), asyncio.Event()
+
+    async def wait(event: asyncio.Event, seconds: float) -> bool:
+        waits.append(seconds)
+        clock.advance(seconds)
+        if not broker.away:
+            stop.set()
+        await asyncio.sleep(0)
+        return event.is_set()
+
+    monkeypatch.setattr(clock, "wait", wait)
+    await fill(store, 1)
+    broker.away = 50
+    await Relay(store, broker, clock).run(stop)
+    assert len(waits) >= 50
+    assert 2 < max(waits) <= 5, "the server may be back long before"
