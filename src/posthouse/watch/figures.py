@@ -10,7 +10,7 @@ from posthouse.broker import Progress
 from posthouse.processes.projection import Projection
 from posthouse.processes.projection.freshness import freshness
 from posthouse.runtime import PARTS
-from posthouse.store import BLOCKING, Gauges, HeldState, Worker
+from posthouse.store import BLOCKING, Counts, Gauges, HeldState, Worker
 from posthouse.store.sagas import NOT_OVER, Rest
 from posthouse.watch.liveness import attended, is_running, of_app
 from posthouse.watch.owners import Labels, Owners
@@ -50,11 +50,18 @@ class Way:
     ) -> None:
         counts = None if producer is None else producer.counts
         waiting = 0 if counts is None else counts.unsent.get(topic, 0) - counts.refused.get(topic, 0)
-        self.events = None if progress.uncounted or away else progress.pending + waiting
+        unseen = counts is not None and not _seen(counts, topic)
+        self.events = None if progress.uncounted or away or unseen else progress.pending + waiting
         self.waits = progress.pending + waiting > 0
         if oldest is not None and waiting > 0 and producer is not None:
             oldest = max(oldest, producer.unsent_oldest.get(topic, 0.0))
         self.seconds = oldest
+
+
+def _seen(counts: Counts, topic: str) -> bool:
+    """Whether what waits of a topic is known: of a backlog that is too long to be counted only a part was looked at, and a topic
+    that was not in it may have any number."""
+    return not counts.estimated or counts.unsent.get(topic, 0) > 0
 
 
 def outbox_figures(figures: Figures, owners: Owners, gauges: Gauges) -> None:
@@ -64,7 +71,8 @@ def outbox_figures(figures: Figures, owners: Owners, gauges: Gauges) -> None:
         if not counts.estimated:  # what is too high now falls later, and a counter must not
             figures.add("outbox_committed_total", counts.committed.get(topic, 0), owners.topic(topic))
         figures.add("outbox_sent_total", sent.get(topic, 0), owners.topic(topic))
-        figures.add("outbox_unsent", unsent, owners.topic(topic))
+        if _seen(counts, topic):
+            figures.add("outbox_unsent", unsent, owners.topic(topic))
     figures.add("outbox_oldest_unsent_seconds", gauges.oldest_unsent, owners.app)
     figures.add("outbox_stuck", counts.stuck, owners.app)
     figures.add("outbox_refused", sum(counts.refused.values()), owners.app)

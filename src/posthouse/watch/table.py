@@ -113,7 +113,8 @@ _STORE = (
         "gauge",
         "events",
         ("service", "topic"),
-        "Committed events that the broker has not accepted yet, those aside that it refused for good.",
+        "Committed events that the broker has not accepted yet, those aside that it refused for good; absent for a topic that was not "
+        "seen in a backlog too long to be counted.",
         also=Also(name="outbox_unpublished_count", labels={"service": "service"}),
     ),
     _store(

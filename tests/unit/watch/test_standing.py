@@ -171,6 +171,35 @@ async def test_what_is_only_estimated_is_no_counter(monkeypatch: pytest.MonkeyPa
         assert found.of("outbox_committed_total") == []
 
 
+async def test_a_topic_behind_a_backlog_too_long_to_count_is_unknown_and_not_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(counting, "MOST", 3)
+    market = Service("market")
+
+    @market.event("order.placed.v1", key="key")
+    class Ordered(Payload):
+        key: str
+
+    @market.event("price.changed.v1", key="key")
+    class Priced(Payload):
+        key: str
+
+    @market.on(Priced)
+    async def quote(event: Event[Priced], tx: Tx) -> None:
+        pass
+
+    async with Harness(market) as harness:
+        await stop(harness)
+        for _ in range(5):
+            await harness.publish(Ordered(key="k"))
+        await harness.publish(Priced(key="k"))
+        found = await look(standing_of(market))
+        assert found.one("outbox_unsent", topic="market.order") > 0
+        assert found.of("outbox_unsent", topic="market.price") == []
+        assert found.of("consumer_in_flight") == []
+
+
 async def test_ages_grow_while_nobody_works() -> None:
     async with Harness(shop, ledger) as harness:
         await harness.publish(OrderPlaced(key="k"))
