@@ -160,8 +160,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Schedules that are failing or overdue."""
     committed: Mapping[str, int] = {}
     """Rows ever added to the outbox, per service."""
-    oldest: Mapping[tuple[str, str], float] = {}
-    """Seconds since the oldest frame was stored that a consumer has not dealt with, per (consumer, topic); left out where its broker
+    oldest: Mapping[str, Mapping[str, float]] = {}
+    """Seconds since the oldest frame was stored that a consumer has not dealt with, per consumer and topic; left out where its broker
     cannot tell."""
     away: str = ""
     """Why a broker could not be asked: then nobody knows what is at it, and the rest is what the stores know."""
@@ -236,9 +236,7 @@ async def status(services: Sequence[Service], *, patience: float | None = None) 
         lines=lines,
         unsent={name: sum(c.unsent.values()) - sum(c.refused.values()) for name, c in counts.items()},
         committed={name: sum(c.committed.values()) for name, c in counts.items()},
-        oldest={
-            line: one.oldest for reached in progress for line, one in reached.progress.items() if one.oldest is not None
-        },
+        oldest=_ages(progress),
         stuck={name: c.stuck for name, c in counts.items()},
         refused={name: sum(n for t, n in c.refused.items() if t in producers) for name, c in counts.items()},
         timers={name: c.timers for name, c in counts.items()},
@@ -350,6 +348,15 @@ async def _asked(app: App, group: str, topics: Sequence[str], patience: float | 
     except TimeoutError as error:
         place = redacted(app.opened.ports.broker_url)
         raise BrokerUnavailable(f"the broker {place} did not answer within {patience:g} s") from error
+
+
+def _ages(progress: Sequence[_Reached]) -> Mapping[str, Mapping[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for reached in progress:
+        for (consumer, topic), one in reached.progress.items():
+            if one.oldest is not None:
+                found.setdefault(consumer, {})[topic] = one.oldest
+    return found
 
 
 async def forgotten(app: App) -> Mapping[str, int]:

@@ -194,7 +194,7 @@ def _consumers(history: History, look: Look) -> Iterator[Row]:
 def _waited(look: Look, consumer: str, lines: Sequence[Line]) -> float | None:
     """Seconds that the oldest waits which is on its way to it, at the broker or in an outbox; None where a broker cannot tell."""
     moving = [line.topic for line in lines if line.moving]
-    found = [look.figures.oldest.get((consumer, topic)) for topic in moving]
+    found = [look.figures.oldest.get(consumer, {}).get(topic) for topic in moving]
     unsent = [
         one.oldest_unsent
         for one in look.gauges.values()

@@ -170,7 +170,7 @@ def test_ages_are_said_where_somebody_waits() -> None:
     seen = look(0.0, line(applied=90, in_flight=9, held={"dead": 1}), unsent=2)
     counts = Counts(committed={}, unsent={}, stuck=0, refused={}, applied={}, skipped={}, held={}, strange={}, timers=0)
     ages = Gauges(at=0.0, counts=counts, unsent_oldest={"t": 7.0}, held_oldest={("billing", "dead"): 7200.0})
-    figures = msgspec.structs.replace(seen.figures, oldest={("billing", "shop.orders.order"): 12.0})
+    figures = msgspec.structs.replace(seen.figures, oldest={"billing": {"shop.orders.order": 12.0}})
     screen = shown(history(msgspec.structs.replace(seen, figures=figures, gauges={"orders": ages})))
     assert (screen.consumers[0].age, screen.consumers[0].detail) == (12.0, "1 dead (2 h)")
     assert screen.services[0].age == 7.0
