@@ -575,7 +575,7 @@ async def test_the_tally_is_summed_up_and_stays_the_same(store: PostgresStore) -
         await claim(store, entry(number))
     await store.inbox.purge(1e9, 3)
     assert (await store.counts()).applied == {(CONSUMER, TOPIC): 5}
-    assert await fetch(store, "SELECT count(*) FROM posthouse.applied_count") == 2
+    assert await fetch(store, "SELECT count(*) FROM posthouse.applied_count") == 0, "batch by batch, until none is left"
     await hold(store, held(entry(7), "gap"))
     await store.inbox.purge(1e9, 3)
     assert (await store.counts()).applied == {(CONSUMER, TOPIC): 5}
