@@ -16,6 +16,8 @@ from posthouse.seam.current import current
 from posthouse.seam.words import attempted
 from posthouse.watch import forks
 
+PATIENCE = 0.05
+"""Seconds to wait for another thread that counts, which takes microseconds."""
 MINUTE = 60.0
 MOST = 2_000
 """Different lines that are counted at once; what comes beyond is let through."""
@@ -97,8 +99,13 @@ class Repeats(logging.Filter):
 
     @contextlib.contextmanager
     def _counting(self) -> Iterator[bool]:
-        """One at a time. False in a signal handler or a finaliser that logs in the midst of it, in the same thread."""
-        with self._lock:
+        """One at a time. False in a signal handler or a finaliser that logs in the midst of it, in the same thread; and where whoever
+        is in it does not come out, because such a one of his waits for the thread that asks."""
+        lock = self._lock
+        if not lock.acquire(timeout=PATIENCE):
+            yield False
+            return
+        try:
             if self._counts:
                 yield False
                 return
@@ -107,6 +114,8 @@ class Repeats(logging.Filter):
                 yield True
             finally:
                 self._counts = False
+        finally:
+            lock.release()
 
     def _made_room(self, now: float) -> bool:
         for key in [key for key, seen in self._seen.items() if now - seen.since >= MINUTE and not seen.left_out]:
@@ -116,12 +125,14 @@ class Repeats(logging.Filter):
     def _tell_in_time(self) -> None:
         """Runs while something was left out that was not told."""
         while True:
-            with self._counting():
-                waiting = [seen.since for seen in self._seen.values() if seen.left_out]
-                if not waiting:
-                    self._teller = None
-                    return
-                wait = min(waiting) + MINUTE - time.monotonic()
+            wait = PATIENCE
+            with self._counting() as alone:
+                if alone:
+                    waiting = [seen.since for seen in self._seen.values() if seen.left_out]
+                    if not waiting:
+                        self._teller = None
+                        return
+                    wait = min(waiting) + MINUTE - time.monotonic()
             if wait > 0:
                 time.sleep(wait)
             self._tell_those_since(time.monotonic() - MINUTE)
