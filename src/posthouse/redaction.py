@@ -102,14 +102,17 @@ def redacted(text: str) -> str:
     return _without_named(text)
 
 
+def read_of(text: str, most: int) -> str:
+    """What so many characters at the beginning say, without secrets; one that stands where the reading ends is hidden too."""
+    if len(text) <= most:
+        return redacted(text)
+    words = text[:most].rsplit(None, 1)
+    return redacted(f"{words[0]}{_CLOSED}").removesuffix(_CLOSED)
+
+
 def head_of(text: str, most: int) -> str:
-    """At most so many characters of the beginning, without secrets. Of a long text not all is read, and a secret that stands
-    where the reading ends is hidden too."""
-    read = most * 8
-    if len(text) <= read:
-        return redacted(text)[:most]
-    words = text[:read].rsplit(None, 1)
-    return redacted(f"{words[0]}{_CLOSED}").removesuffix(_CLOSED)[:most]
+    """At most so many characters of the beginning, without secrets. Of a long text not all is read."""
+    return read_of(text, most * 8)[:most]
 
 
 def names_a_secret(name: str) -> bool:

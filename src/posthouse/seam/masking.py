@@ -14,7 +14,7 @@ import msgspec
 from posthouse.contracts import event_type_of
 from posthouse.contracts.personal import personal_fields, personal_values
 from posthouse.events import Event
-from posthouse.redaction import HIDDEN, MOST_WORDS, redacted, storable
+from posthouse.redaction import HIDDEN, MOST_WORDS, read_of, redacted, storable
 from posthouse.seam.current import Current, current
 from posthouse.seam.hiding import Hidden
 from posthouse.seam.words import attempted
@@ -22,7 +22,7 @@ from posthouse.seam.words import attempted
 READ = 64 * 1024
 """Characters of a text that are looked at; of what is longer the rest is never shown."""
 CUT = 1_000
-"""Characters before the end of what was looked at: the secret that was cut there is not known as one."""
+"""Characters before the end of what was looked at: a value that was cut there is not known as one."""
 UNSAYABLE = "(it cannot be put into words)"
 
 _known: ContextVar[tuple[Current, Hidden | None] | None] = ContextVar("posthouse_hidden", default=None)
@@ -61,7 +61,7 @@ class Mask:
         return self._hidden is not None and self._hidden.is_one(str(number))
 
     def _clean(self, text: str) -> str:
-        found = redacted(text[:READ])
+        found = read_of(text, READ)
         if self._hidden is not None:
             found = self._hidden.without(found)
         return found if len(text) <= READ else found[:-CUT]

@@ -18,6 +18,8 @@ from posthouse.watch import forks
 
 PATIENCE = 0.05
 """Seconds to wait for another thread that counts, which takes microseconds."""
+LAST_WORDS = 1.0
+"""Seconds to try, where the counts are asked for and another thread is in the midst of them."""
 MINUTE = 60.0
 MOST = 2_000
 """Different lines that are counted at once; what comes beyond is let through."""
@@ -71,7 +73,9 @@ class Repeats(logging.Filter):
 
     def finish(self) -> None:
         """Say at once what was left out so far."""
-        self._tell_those_since(float("inf"))
+        until = time.monotonic() + LAST_WORDS
+        while not self._tell_those_since(float("inf")) and time.monotonic() < until:
+            time.sleep(PATIENCE)
 
     def _is_shown(self, record: logging.LogRecord) -> bool:
         if not super().filter(record) or getattr(record, "outcome", None) in FOR_GOOD:
@@ -137,16 +141,18 @@ class Repeats(logging.Filter):
                 time.sleep(wait)
             self._tell_those_since(time.monotonic() - MINUTE)
 
-    def _tell_those_since(self, latest: float) -> None:
+    def _tell_those_since(self, latest: float) -> bool:
+        """False where another is counting, and nothing could be told."""
         with self._counting() as alone:
             if not alone:
-                return
+                return False
             due = [(key, seen) for key, seen in self._seen.items() if seen.left_out and seen.since <= latest]
             for key, _ in due:
                 del self._seen[key]
         for key, seen in due:
             with contextlib.suppress(Exception):
                 self._tell(_count(key, seen))
+        return True
 
 
 def _count(key: Key, seen: _Seen) -> logging.LogRecord:

@@ -700,6 +700,13 @@ def test_a_reader_who_stands_still_holds_up_nobody_and_is_told_what_he_missed() 
     assert missed + sum(line.startswith("line ") for line in lines) == 1_000
 
 
+def test_a_secret_that_is_cut_where_a_long_text_ends_to_be_read_is_hidden_too() -> None:
+    secret, before = "s3cr3t" * 1_000, "it failed " * 200
+    line = JsonLines().format(record_of(msg=f"{before} password={'x' * 60_000} postgres://shop:{secret}@db/shop"))
+    assert "it failed" in line
+    assert "s3cr3t" not in line
+
+
 def test_a_stream_that_is_closed_breaks_nothing() -> None:
     stream = io.StringIO()
     handler = Lines(stream)
@@ -769,10 +776,12 @@ log.info("%d", len(done))
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     events = [json.loads(line)["event"] for line in run.stderr.splitlines()]
-    assert [event for event in events if event.startswith("line ")] == [f"line {number}" for number in range(5)]
+    shown = [event for event in events if event.startswith("line ")]
+    assert shown[:5] == [f"line {number}" for number in range(5)]
+    assert len(shown) < 10  # one that could not be counted, because another thread logs inside of the count, is shown
     signals = [event for event in events if event.startswith("signal ")]
     assert len(signals) > 25
-    assert any("15 lines like this" in event for event in events)
+    assert any(f"{20 - len(shown)} lines like this" in event for event in events)
 
 
 def test_a_line_of_a_multiprocessing_child_is_written(tmp_path: Path) -> None:

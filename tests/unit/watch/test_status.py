@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from posthouse import Event, Payload, Policy, Service, Tx
@@ -41,6 +42,16 @@ def line(**given: object) -> Line:
         "late": False,
     }
     return Line(**{**figures, **given})  # type: ignore[arg-type]
+
+
+async def test_the_figures_can_be_written_as_json_and_read_again() -> None:
+    async with Harness(shop, ledger) as harness:
+        await harness.publish(OrderPlaced(key="k", number=-1))
+        await harness.settled()
+        figures = await status([shop, ledger])
+        assert figures.lines
+        assert figures.oldest
+        assert msgspec.json.decode(msgspec.json.encode(figures), type=Status) == figures
 
 
 def test_a_line_says_what_is_missing_and_what_is_counted_twice() -> None:

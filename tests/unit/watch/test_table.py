@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from posthouse.errors import ConfigurationError
-from posthouse.watch.reference import page
 from posthouse.watch.table import PREFIX, TABLE, Metric, metric
+from tests.docs.metric_page import page
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -77,7 +77,7 @@ def test_a_misspelled_metric_is_told_with_what_was_perhaps_meant() -> None:
 
 
 def test_the_page_is_what_the_table_says() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "write it: python -m posthouse.watch.reference > docs/metrics.md"
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it: python -m tests.docs.metric_page > docs/metrics.md"
 
 
 def test_every_metric_is_on_the_page_once_with_its_labels_and_words() -> None:

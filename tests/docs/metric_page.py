@@ -1,4 +1,4 @@
-"""Reference: docs/metrics.md, written from the table. `python -m posthouse.watch.reference > docs/metrics.md` writes it anew."""
+"""Reference: docs/metrics.md, written from the table. `python -m tests.docs.metric_page > docs/metrics.md` writes it anew."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from posthouse.watch.table import TABLE, Metric, Source
 HEAD = """# Figures
 
 What services that run can tell, under names that stay. A test holds this page to the code
-(`python -m posthouse.watch.reference > docs/metrics.md` writes it).
+(`python -m tests.docs.metric_page > docs/metrics.md` writes it).
 
 ## Scrape them
 
