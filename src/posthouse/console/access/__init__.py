@@ -1,0 +1,1 @@
+"""Access: who looks, what they may see, and what they may press."""
