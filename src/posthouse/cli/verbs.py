@@ -21,6 +21,7 @@ VERBS: Mapping[str, str] = {
     "new": "Write a small service project that runs at once.",
     "run": "Run relay, consumers and timers of one or several services.",
     "status": "Show whether everything that was committed is applied, in flight or held, and who runs.",
+    "console": "Open the console: what flows, what is stuck, what it means, what to press.",
     "watch": "Serve the figures of the stores of some services, and run nothing.",
     "doctor": "Look at the store and the broker of each service: settings, roles, tables, open transactions, and the "
     "promise that results. Changes nothing.",

@@ -143,6 +143,7 @@ OTHERS = {
     "quickstart": "makes a folder of its own",
     "new": "makes a project",
     "run": "runs",
+    "console": "serves until it is ended; what it makes is asked in tests/unit/console",
     "watch": "serves until it is ended; what it makes is asked below",
     "saga draw": "opens nothing",
     "saga replay": "opens nothing",

@@ -1,1 +1,11 @@
 """Pages: what each of them shows, as data. A module holds `PAGES`: the functions by the path under /api that they answer."""
+
+from posthouse.console.dispatch import gathered
+from posthouse.console.pages import (
+    services,
+)
+
+TABLES = gathered(
+    services.PAGES,
+)
+"""All pages, by path."""

@@ -1,0 +1,64 @@
+// Builds the interface: hashed files and the page that loads them, into the folder that is in the wheel, or into the one
+// that is named. The same sources give the same bytes: a test rebuilds and compares.
+import { build, context } from "esbuild";
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { dirname, join, relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const named = process.argv.slice(2).find((word) => !word.startsWith("--"));
+const into = resolve(named ?? join(here, "../src/posthouse/console/static"));
+
+const options = {
+  absWorkingDir: here,
+  entryPoints: ["src/main.tsx"],
+  outdir: into,
+  entryNames: "[name]-[hash]",
+  chunkNames: "[name]-[hash]",
+  assetNames: "[name]-[hash]",
+  bundle: true,
+  splitting: true,
+  format: "esm",
+  target: ["es2022", "chrome111", "firefox114", "safari16.4"],
+  minify: true,
+  charset: "utf8",
+  legalComments: "none",
+  jsx: "automatic",
+  jsxImportSource: "preact",
+  metafile: true,
+  logLevel: "warning",
+  plugins: [{ name: "page", setup: (one) => one.onEnd(page) }],
+};
+
+// `@BASE@` is where the console is mounted: the server writes it. No inline script, no inline style: the policy forbids them.
+async function page({ metafile, errors }) {
+  if (errors.length) return;
+  const [script, entry] = Object.entries(metafile.outputs).find(([, one]) => one.entryPoint === "src/main.tsx");
+  const name = (output) => relative(into, resolve(here, output));
+  await writeFile(
+    join(into, "index.html"),
+    `<!doctype html>
+<html lang="en" data-base="@BASE@">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>Posthouse</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="@BASE@/static/${name(entry.cssBundle)}">
+<script type="module" src="@BASE@/static/${name(script)}"></script>
+</head>
+<body>
+<div id="app"></div>
+<noscript>The console needs JavaScript. The same answers are on the command line: posthouse status, posthouse held list.</noscript>
+</body>
+</html>
+`,
+  );
+}
+
+await rm(into, { recursive: true, force: true });
+await mkdir(into, { recursive: true });
+if (process.argv.includes("--watch")) await (await context(options)).watch();
+else await build(options);

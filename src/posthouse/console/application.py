@@ -1,0 +1,106 @@
+"""Application: the console as one ASGI application, to be served alone or mounted under any path of another."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from posthouse.app import App
+from posthouse.console.access.who import Who
+from posthouse.console.asking import Ask, Page, Refusal
+from posthouse.console.dispatch import Paths, parts_of
+from posthouse.console.estate import Estate
+from posthouse.console.interface import Static, index
+from posthouse.console.pages import TABLES
+from posthouse.service import Service
+
+log = logging.getLogger("posthouse.console")
+
+LOCAL = Who(name="local", roles=frozenset(("admin",)), payloads=True)
+"""Who looks where nobody is asked for a name."""
+
+
+def console(*apps_or_services: App | Service) -> Starlette:
+    """The console over some services, to be served or mounted: `app.mount("/posthouse", console(orders, billing))`."""
+    return application(Estate(*apps_or_services))
+
+
+def application(estate: Estate, tables: Mapping[str, Page] = TABLES) -> Starlette:
+    """The console over an estate. Stores are looked at when somebody asks, as an application that is mounted is not told of
+    its start; none is made by that."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await estate.aclose()
+
+    return Starlette(
+        routes=[
+            Route("/api/{path:path}", partial(_answer, estate, Paths(tables)), methods=["GET"]),
+            Mount("/static", Static()),
+            Route("/{path:path}", index, methods=["GET"]),
+        ],
+        middleware=[Middleware(GZipMiddleware, minimum_size=1_000)],
+        exception_handlers={Refusal: _refused, HTTPException: _unfit},
+        lifespan=lifespan,
+    )
+
+
+async def _answer(estate: Estate, paths: Paths, request: Request) -> Response:
+    page, path = paths.find(parts_of(request.scope))
+    who = getattr(request.state, "who", LOCAL)
+    try:
+        data = await page(Ask(estate=estate, who=who, path=path, query=request.query_params))
+        return as_json({"data": data, "problems": estate.problems, "at": datetime.now(UTC)})
+    except Refusal:
+        raise
+    except Exception as error:
+        return failed(request, error)
+
+
+def as_json(value: object, status: int = 200) -> Response:
+    """An answer, which nobody keeps."""
+    return Response(
+        msgspec.json.encode(value), status, {"cache-control": "no-store"}, media_type="application/json; charset=utf-8"
+    )
+
+
+def _error(status: int, message: str, hint: str = "") -> Response:
+    return as_json({"error": {"message": message, "hint": hint}}, status)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return _error(error.status, error.message, error.hint)
+
+
+async def _unfit(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        answer = _error(405, f"{request.method} is not for {request.url.path}.", "Nothing was changed.")
+    else:
+        answer = _error(error.status_code, error.detail)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+def failed(request: Request, error: Exception) -> Response:
+    """What went wrong is in the log, never in the answer: it may hold what this person may not see."""
+    log.exception("%s %s failed", request.method, request.url.path)
+    return _error(
+        500,
+        f"The console could not answer this ({type(error).__name__}).",
+        "Its log has the whole story. The other pages work.",
+    )
