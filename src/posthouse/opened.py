@@ -453,7 +453,17 @@ class Opened:
             broker=broker,
             clock=clock,
             relay=Relay(
-                store, broker, clock, settings.relay, tail, sent, self.seam, self.name, self.outages, self._says()
+                store,
+                broker,
+                clock,
+                settings.relay,
+                tail,
+                sent,
+                self.seam,
+                self.name,
+                self.outages,
+                self._says(),
+                process_name(),
             ),
             timers=Timers(store, clock, self.outages),
             schedules=Scheduler(schedules, store, self.builders, clock, self.outages) if schedules else None,

@@ -64,7 +64,7 @@ class RelaySettings(Options):
 class Relay:
     """One worker. Several of them, in any number of processes, share the shards of one outbox. With a `tail` its rows come
     from the database's log. `sent` is told which rows the broker accepted. `name` is what its publishing is timed under. `says`:
-    which service the events of a topic are counted under."""
+    which service the events of a topic are counted under. `process` is where it runs, for people who ask who holds a shard."""
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class Relay:
         name: str = "relay",
         outages: Outages | None = None,
         says: Mapping[str, str] | None = None,
+        process: str = "",
     ) -> None:
         self._outages = outages or Outages(clock)
         self._seam = seam or Seam()
@@ -96,7 +97,7 @@ class Relay:
         self._clock = clock
         self._settings = settings or RelaySettings()
         self._breaker = Breaker(self._settings.first_delay, self._settings.last_delay)
-        self._owner = new_id()
+        self._owner = f"{process} {new_id()}".lstrip()
         self._shards: Sequence[OutboxShard] = ()
         self._leased_at = float("-inf")
         self._stop = asyncio.Event()

@@ -43,12 +43,13 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 
 class ActionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which actions; None means any. `verb` `held` means all of them: `held retry`, `held edit`, …;
-    `retry` means `held retry`, `outbox retry`, …"""
+    `retry` means `held retry`, `outbox retry`, … `before` is (at, id) of one: only those older than it, to page on."""
 
     since: float | None = None
     verb: str | None = None
     by: str | None = None
     event_id: str | None = None
+    before: tuple[float, str] | None = None
 
 
 class ActionTable(Protocol):

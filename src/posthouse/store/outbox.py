@@ -43,6 +43,16 @@ class OutboxShard(msgspec.Struct, frozen=True):
     run: str = ""
 
 
+class ShardLease(msgspec.Struct, frozen=True):
+    """Who holds a shard, for people. `owner` is the relay, empty when nobody holds it; the lease ends in `left` seconds unless it
+    is renewed, 0 when nobody holds it."""
+
+    number: int
+    epoch: int
+    owner: str
+    left: float
+
+
 class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """Rows read for a set of shards, in the order to publish them. `stuck` holds the ids of rows whose key is waiting
     behind a failed one: they are not to be published. `none_stuck` is True when the store knows that no row of any key
@@ -126,8 +136,12 @@ class OutboxTable(OutboxReader, Protocol):
         is to follow, so that a store may send both at once; then it is the commit that raises."""
         ...
 
-    async def stuck(self) -> Sequence[StuckRow]:
-        """Every stuck row, for people."""
+    async def leases(self) -> Sequence[ShardLease]:
+        """Every shard by its number, and who holds it, for people."""
+        ...
+
+    async def stuck(self, *, after: int = 0, limit: int | None = None) -> Sequence[StuckRow]:
+        """Every stuck row by id, those behind `after`, up to `limit`; for people."""
         ...
 
     async def retry_stuck(self, row_id: int, action: Action | None = None) -> bool:

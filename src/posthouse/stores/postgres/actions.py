@@ -27,6 +27,7 @@ SELECT at, {ACTION} FROM posthouse.action
 WHERE ($2::double precision IS NULL OR at >= $2) AND ($3::text IS NULL OR verb = $3 OR starts_with(verb, $3 || ' ')
     OR split_part(verb, ' ', 2) = $3)
     AND ($4::text IS NULL OR by = $4) AND ($5::text IS NULL OR event_id = $5)
+    AND ($6::double precision IS NULL OR at < $6 OR (at = $6 AND id COLLATE "C" < $7::text))
 ORDER BY at DESC, id COLLATE "C" DESC LIMIT $1
 """
 
@@ -52,7 +53,8 @@ class PostgresActions:
         await own(tx).run(END, action.tenant, action.id, changes_of(action), action.count, action.outcome)
 
     async def find(self, wanted: ActionFilter, limit: int = 100) -> Sequence[Action]:
-        found = await self._database.run(FIND, limit, wanted.since, wanted.verb, wanted.by, wanted.event_id)
+        before = wanted.before or (None, None)
+        found = await self._database.run(FIND, limit, wanted.since, wanted.verb, wanted.by, wanted.event_id, *before)
         return [action_of(columns) for columns in found]
 
     async def purge(self, age: float, limit: int) -> int:

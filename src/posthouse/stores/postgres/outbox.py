@@ -15,6 +15,7 @@ from posthouse.clock import Clock
 from posthouse.errors import StoreError
 from posthouse.pulse import alive
 from posthouse.store import OutboxRow, OutboxShard, Poll, SentFilter, StuckRow, Transaction, parked
+from posthouse.store.outbox import ShardLease
 from posthouse.stores.postgres.append import APPEND_WORDS, append_call, appending
 from posthouse.stores.postgres.backlog import Page, Pages
 from posthouse.stores.postgres.cursor import Drawn, Move, Whole
@@ -54,6 +55,14 @@ LEASE = "SELECT number, epoch, run FROM posthouse.lease($1, $2, $3) ORDER BY num
 RELEASE = """
 WITH gone AS (DELETE FROM posthouse.member WHERE owner = $1)
 UPDATE posthouse.shard SET owner = NULL, until = 0 WHERE owner = $1
+"""
+
+# Every shard, and who holds it.
+LEASES = f"""
+WITH clock AS MATERIALIZED (SELECT {NOW} AS now)
+SELECT l.number, l.epoch, CASE WHEN l.until > c.now THEN coalesce(l.owner, '') ELSE '' END,
+    CASE WHEN l.owner IS NULL THEN 0 ELSE greatest(0, l.until - c.now) END
+FROM clock c, posthouse.shard l ORDER BY l.number
 """
 
 # Whether shards are held.
@@ -144,6 +153,9 @@ class PostgresOutbox(StuckRows):
         shards = [OutboxShard(*untyped(row)) for row in await self._database.run(LEASE, owner, seconds, self.now())]
         self._notice(shards)
         return shards
+
+    async def leases(self) -> Sequence[ShardLease]:
+        return [ShardLease(*untyped(row)) for row in await self._database.run(LEASES, self.now())]
 
     def _notice(self, shards: Sequence[OutboxShard]) -> None:
         if not shards or shards[0].run == self._run:

@@ -28,7 +28,7 @@ ORDER BY s.id LIMIT $3
 """
 
 # All of them.
-ALL = f"{STUCK} ORDER BY s.id"
+ALL = f"{STUCK} WHERE s.id > $2 ORDER BY s.id LIMIT $3"
 
 # Remove what was sent, reschedule what was not.
 SETTLE = "SELECT posthouse.settle_stuck($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
@@ -59,8 +59,8 @@ class StuckRows:
         done = await self._database.run(SETTLE, owner, self.now(), *held_as(shards), list(sent), ids, *_tries(failed))
         return bool(done.scalar())
 
-    async def stuck(self) -> Sequence[StuckRow]:
-        return [stuck_row(columns) for columns in await self._database.run(ALL, self.now())]
+    async def stuck(self, *, after: int = 0, limit: int | None = None) -> Sequence[StuckRow]:
+        return [stuck_row(columns) for columns in await self._database.run(ALL, self.now(), after, limit)]
 
     async def retry_stuck(self, row_id: int, action: Action | None = None) -> bool:
         async with PostgresTransaction(self._database) as tx:

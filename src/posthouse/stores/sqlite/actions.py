@@ -21,7 +21,7 @@ FIND = f"""
 SELECT at, {ACTION} FROM posthouse_action
 WHERE (?1 IS NULL OR at >= ?1) AND (?2 IS NULL OR verb = ?2 OR substr(verb, 1, length(?2) + 1) = ?2 || ' '
     OR substr(verb, instr(verb, ' ') + 1) = ?2)
-    AND (?3 IS NULL OR by = ?3) AND (?4 IS NULL OR event_id = ?4)
+    AND (?3 IS NULL OR by = ?3) AND (?4 IS NULL OR event_id = ?4) AND (?6 IS NULL OR (at, id) < (?6, ?7))
 ORDER BY at DESC, id DESC LIMIT ?5
 """
 
@@ -43,7 +43,7 @@ class SqliteActions:
         own(tx).run(END, (changes_of(action), action.count, action.outcome, action.id))
 
     async def find(self, wanted: ActionFilter, limit: int = 100) -> Sequence[Action]:
-        parameters = (wanted.since, wanted.verb, wanted.by, wanted.event_id, limit)
+        parameters = (wanted.since, wanted.verb, wanted.by, wanted.event_id, limit, *(wanted.before or (None, None)))
         return [action_of(columns) for columns in await self._database.select(FIND, parameters)]
 
     async def purge(self, age: float, limit: int) -> int:

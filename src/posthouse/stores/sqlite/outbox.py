@@ -12,6 +12,7 @@ import msgspec
 
 from posthouse.clock import Clock
 from posthouse.store import Action, OutboxRow, OutboxShard, Poll, SentFilter, StuckRow, Transaction, parked
+from posthouse.store.outbox import ShardLease
 from posthouse.stores.rows import outbox_row, stuck_row, untyped
 from posthouse.stores.sqlite.actions import SqliteActions
 from posthouse.stores.sqlite.append import appending
@@ -54,6 +55,12 @@ LEAVE = "DELETE FROM posthouse_member WHERE owner = ?"
 
 # What the fence compares: the shards that an owner holds now.
 HELD_SHARDS = "SELECT number, epoch, cursor FROM posthouse_shard WHERE owner = ? AND until > ?"
+
+# Every shard, and who holds it.
+LEASES = """
+SELECT number, epoch, CASE WHEN until > ?1 THEN coalesce(owner, '') ELSE '' END,
+    CASE WHEN owner IS NULL THEN 0.0 ELSE max(0.0, until - ?1) END FROM posthouse_shard ORDER BY number
+"""
 
 # Polls.
 
@@ -113,7 +120,7 @@ ORDER BY s.id LIMIT ?3
 """
 
 # All of them.
-STUCK_ALL = f"{STUCK} ORDER BY s.id"
+STUCK_ALL = f"{STUCK} WHERE s.id > ?2 ORDER BY s.id LIMIT ?3"
 
 # A stuck row was sent.
 UNPARK = "DELETE FROM posthouse_stuck WHERE id = ? RETURNING topic, tenant, key"
@@ -310,8 +317,13 @@ class SqliteOutbox:
             tx.run_many(RESCHEDULE, [_stuck_columns(row, now) for row in failed])
         return True
 
-    async def stuck(self) -> Sequence[StuckRow]:
-        return [stuck_row(columns) for columns in await self._database.select(STUCK_ALL, (self._clock.now(),))]
+    async def leases(self) -> Sequence[ShardLease]:
+        found = await self._database.select(LEASES, (self._clock.now(),))
+        return [ShardLease(*untyped(columns)) for columns in found]
+
+    async def stuck(self, *, after: int = 0, limit: int | None = None) -> Sequence[StuckRow]:
+        parameters = (self._clock.now(), after, -1 if limit is None else limit)
+        return [stuck_row(columns) for columns in await self._database.select(STUCK_ALL, parameters)]
 
     async def retry_stuck(self, row_id: int, action: Action | None = None) -> bool:
         async with self._database.begin() as tx:

@@ -79,6 +79,19 @@ class ActionContract(StoreFixtures):
         (last,) = await store.actions.find(ActionFilter(), limit=1)
         assert await verbs(ActionFilter(since=last.at)) == ["heldish"]
 
+    async def test_actions_are_paged_though_many_happened_at_once(self, store: Store) -> None:
+        async with store.begin() as tx:
+            for number in range(5):
+                await store.actions.add(tx, Action(verb="held skip", by=f"o-{number}"))
+        every = [action.id for action in await store.actions.find(ActionFilter())]
+        seen: list[str] = []
+        before: tuple[float, str] | None = None
+        while page := await store.actions.find(ActionFilter(verb="held", before=before), limit=2):
+            seen += [action.id for action in page]
+            before = page[-1].at, page[-1].id
+        assert seen == every
+        assert len(every) == 5
+
     async def test_old_actions_are_forgotten_a_few_at_a_time(self, store: Store) -> None:
         for number in range(3):
             async with store.begin() as tx:

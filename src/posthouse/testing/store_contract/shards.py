@@ -44,6 +44,21 @@ class ShardContract(StoreFixtures):
         await store.outbox.release("a")
         assert len(await other.outbox.lease("b", 10)) == len(shards)
 
+    async def test_people_see_who_holds_which_shard_and_for_how_long(self, store: Store, other: Store) -> None:
+        free = await store.outbox.leases()
+        assert {(lease.owner, lease.left) for lease in free} == {("", 0.0)}
+        held = {shard.number: shard.epoch for shard in await store.outbox.lease("a", 10)}
+        await self.later(4)
+        seen = await other.outbox.leases()
+        assert [lease.number for lease in seen] == sorted(held), "by number"
+        assert {lease.number: lease.epoch for lease in seen} == held
+        assert {lease.owner for lease in seen} == {"a"}
+        assert all(0 < lease.left <= 6.5 for lease in seen)
+        await self.later(7)
+        assert {(lease.owner, lease.left) for lease in await other.outbox.leases()} == {("", 0.0)}, (
+            "its lease has ended"
+        )
+
     # Polling and settling
 
     async def test_rows_come_in_commit_order_page_by_page(self, store: Store) -> None:

@@ -26,7 +26,10 @@ class StuckContract(StoreFixtures):
         shards = await self.with_stuck_key(store)
         await add(store, row("bad"))
         assert await store.outbox.settle("a", await store.outbox.poll(shards, 10), [])
-        assert [found.row.sequence for found in await store.outbox.stuck()] == [1, 2]
+        first, second = await store.outbox.stuck()
+        assert [found.row.sequence for found in (first, second)] == [1, 2]
+        assert [found.row.id for found in await store.outbox.stuck(limit=1)] == [first.row.id]
+        assert [found.row.id for found in await store.outbox.stuck(after=first.row.id, limit=5)] == [second.row.id]
 
     async def test_the_first_of_a_stuck_key_is_due_in_its_time(self, store: Store) -> None:
         shards = await self.with_stuck_key(store, delay=60)
