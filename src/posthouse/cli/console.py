@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,9 +55,9 @@ def console(
 
 
 def estate_of(targets: Sequence[str]) -> Estate:
-    """The services of all targets that can be imported; the others are its problems. Raises ConfigurationError where none
-    can be."""
-    from posthouse.console.estate import Estate, Problem
+    """The services of all targets that can be imported; the others are its problems, and are tried again. Raises
+    ConfigurationError where none can be."""
+    from posthouse.console.estate import Estate
 
     services: dict[int, Service] = {}
     problems: dict[str, ConfigurationError] = {}
@@ -70,13 +71,7 @@ def estate_of(targets: Sequence[str]) -> Estate:
     names = [service.name for service in services.values()]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigurationError(*(f"two services are called {name!r}" for name in twice))
-    return Estate(
-        *services.values(),
-        problems=[
-            Problem(target, "; ".join(error.problems), "Mend it and start the console again: the others are shown.")
-            for target, error in problems.items()
-        ],
-    )
+    return Estate(*services.values(), loading={target: partial(services_of, target) for target in problems})
 
 
 async def _serve(app: Starlette, listener: socket.socket) -> None:

@@ -62,8 +62,11 @@ async def _answer(estate: Estate, paths: Paths, request: Request) -> Response:
     page, path = paths.find(parts_of(request.scope))
     who = getattr(request.state, "who", LOCAL)
     try:
-        data = await page(Ask(estate=estate, who=who, path=path, query=request.query_params))
-        return as_json({"data": data, "problems": estate.problems, "at": datetime.now(UTC)})
+        await estate.load()
+        ask = Ask(estate=estate, who=who, path=path, query=request.query_params)
+        data = await page(ask)
+        problems = dict.fromkeys([*estate.problems, *ask.problems])
+        return as_json({"data": data, "problems": [*problems], "at": datetime.now(UTC)})
     except Refusal:
         raise
     except Exception as error:

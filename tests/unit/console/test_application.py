@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,7 +17,7 @@ from posthouse.console import interface
 from posthouse.console.application import application, console
 from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.dispatch import gathered
-from posthouse.console.estate import Estate, Problem
+from posthouse.console.estate import Estate
 from posthouse.errors import ConfigurationError
 
 
@@ -33,8 +33,12 @@ async def echo(ask: Ask) -> object:
     return {"path": dict(ask.path), "query": dict(ask.query)}
 
 
+def broken() -> Sequence[Service]:
+    raise ConfigurationError("it cannot be imported")
+
+
 async def test_an_answer_has_data_problems_and_a_time() -> None:
-    estate = Estate(Service("orders"), problems=[Problem("billing", "it cannot be imported", "mend it")])
+    estate = Estate(Service("orders"), loading={"billing": broken})
 
     async with asking(application(estate, pages(echo=echo))) as client:
         answer = await client.get("/api/echo?state=dead")
@@ -42,7 +46,9 @@ async def test_an_answer_has_data_problems_and_a_time() -> None:
     body = answer.json()
     assert answer.status_code == 200
     assert body["data"] == {"path": {}, "query": {"state": "dead"}}
-    assert {"service": "billing", "what": "it cannot be imported", "do": "mend it"} in body["problems"]
+    (problem,) = body["problems"]
+    assert (problem["service"], problem["what"]) == ("billing", "it cannot be imported")
+    assert "mend it" in problem["do"]
     assert body["at"].endswith("Z")
     assert answer.headers["cache-control"] == "no-store"
 
