@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -92,6 +92,18 @@ class SentFilter(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
 
 
+class Tail(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows behind a position, in the order in which they became visible; per key in commit order. `positions` are those behind
+    each row, `position` the one behind all: text of the store's own, good in any process. `more`: there is more already. `gone`: nobody
+    can say what lies behind the position that was given, and there are no rows; `position` is then the end."""
+
+    rows: Sequence[OutboxRow] = ()
+    positions: Sequence[str] = ()
+    position: str
+    more: bool = False
+    gone: bool = False
+
+
 class OutboxReader(Protocol):
     """Committed rows, as a relay that leases shards reads them. Only durations come in, and go out: what is due is decided by
     the store's own clock, because those of the relays may differ."""
@@ -159,6 +171,26 @@ class OutboxTable(OutboxReader, Protocol):
 
     async def newest(self) -> int:
         """The highest id of the committed rows that are there; 0 when there is none."""
+        ...
+
+    async def tail(
+        self,
+        after: str = "",
+        *,
+        upto: str = "",
+        topics: Collection[str] = (),
+        tenant: str | None = None,
+        limit: int = 500,
+        reach: int = 100_000,
+    ) -> Tail:
+        """Committed rows behind a position, sent or not: each exactly once, however late its transaction commits. An empty position
+        is the end, with no rows. `upto` is where to stop: a `position` that was given later, behind all. Of some topics and one
+        tenant, or all. It is `gone` what was purged meanwhile, what lies behind more than about `reach` rows of anybody's, and what
+        is no position of this store, of this lineage, or of this run of its server. Holds nobody up, and nobody holds it up."""
+        ...
+
+    async def last_number(self, topic: str, tenant: str, key: str) -> tuple[int, int]:
+        """The last number that was committed for a key, and the lineage in force; 0 when there is none."""
         ...
 
     async def purge(self, limit: int, *, keep: float = 0.0, room: int = 0) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,15 @@ STREAM_EVENT = "tenant, aggregate, stream, version, event_id, type, headers, bod
 
 _decoder = msgspec.json.Decoder(dict[str, str])
 _changes = msgspec.json.Decoder(dict[str, tuple[object, object]])
+
+
+SEPARATOR = "~"
+"""Between the parts of a position."""
+
+
+def place_of(*parts: object) -> str:
+    """In which store, lineage and run a position is good, as a short word."""
+    return hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=6).hexdigest()
 
 
 def untyped(value: Any) -> Any:

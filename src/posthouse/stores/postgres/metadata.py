@@ -113,6 +113,7 @@ def _whole_store(metadata: MetaData) -> None:
         Column("slot", SmallInteger, nullable=False, server_default=text("0")),
         Column("slot_since", DateTime(timezone=True), nullable=False, server_default=text("now()")),
         Column("slot_left", ARRAY(Double()), nullable=False, server_default=text("'{0,0,0,0}'::double precision[]")),
+        Column("purged", Xid8, nullable=False, server_default=text("'0'::xid8")),
         Column("streams", Integer, nullable=False, server_default=text("1")),
         Column("runs", Integer, nullable=False, server_default=text("0")),
         Column("run_since", DateTime(timezone=True)),

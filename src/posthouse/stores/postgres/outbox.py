@@ -7,14 +7,14 @@ import functools
 import logging
 import operator
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import starmap
 from typing import Any
 
 from posthouse.clock import Clock
 from posthouse.errors import StoreError
 from posthouse.pulse import alive
-from posthouse.store import OutboxRow, OutboxShard, Poll, SentFilter, StuckRow, Transaction, parked
+from posthouse.store import OutboxRow, OutboxShard, Poll, SentFilter, StuckRow, Tail, Transaction, parked
 from posthouse.store.outbox import ShardLease
 from posthouse.stores.postgres.append import APPEND_WORDS, append_call, appending
 from posthouse.stores.postgres.backlog import Page, Pages
@@ -32,6 +32,7 @@ from posthouse.stores.postgres.stuck import (
     run_of,
     written,
 )
+from posthouse.stores.postgres.tail import tail
 from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction
 from posthouse.stores.rows import OUTBOX, outbox_row, untyped
 
@@ -108,6 +109,12 @@ ORDER BY o.id LIMIT $2
 
 # The last row.
 NEWEST = "SELECT coalesce(max(id), 0) FROM posthouse.outbox"
+
+# The last number of a key, and the lineage.
+LAST_NUMBER = """
+SELECT coalesce((SELECT k.sequence FROM posthouse.key k WHERE k.topic = $1 AND k.tenant = $2 AND k.key = $3), 0), m.lineage
+FROM posthouse.meta m
+"""
 
 # Intents whose window is over.
 FORGET = f"""
@@ -300,6 +307,23 @@ class PostgresOutbox(StuckRows):
 
     async def newest(self) -> int:
         return int(untyped((await self._database.run(NEWEST)).scalar()))
+
+    async def tail(
+        self,
+        after: str = "",
+        *,
+        upto: str = "",
+        topics: Collection[str] = (),
+        tenant: str | None = None,
+        limit: int = 500,
+        reach: int = 100_000,
+    ) -> Tail:
+        await self._database.check()
+        return await tail(self._database, after, upto=upto, topics=topics, tenant=tenant, limit=limit, reach=reach)
+
+    async def last_number(self, topic: str, tenant: str, key: str) -> tuple[int, int]:
+        sequence, lineage = untyped((await self._database.run(LAST_NUMBER, topic, tenant, key)).one())
+        return sequence, lineage
 
     async def purge(self, limit: int, *, keep: float = 0.0, room: int = 0) -> int:
         now = self.now()

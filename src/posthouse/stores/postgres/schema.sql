@@ -39,6 +39,7 @@ CREATE TABLE posthouse.meta (
     slot smallint NOT NULL DEFAULT 0,  -- the partition of the outbox that is written
     slot_since timestamptz NOT NULL DEFAULT now(),  -- and since when
     slot_left double precision[] NOT NULL DEFAULT '{0,0,0,0}',  -- when writers left each of the others
+    purged xid8 NOT NULL DEFAULT '0',  -- rows of the outbox may be gone whose transactions are up to this one
     streams integer NOT NULL DEFAULT 1,  -- grows when transactions of stream_event are written anew: older cursors are void
     runs integer NOT NULL DEFAULT 0,  -- how many runs relays have seen; for people
     run_since timestamptz,  -- and since when this one

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.store import Action, OutboxRow, OutboxShard, Poll, SentFilter, StuckRow, Transaction, parked
+from posthouse.store import Action, OutboxRow, OutboxShard, Poll, SentFilter, StuckRow, Tail, Transaction, parked
 from posthouse.store.outbox import ShardLease
-from posthouse.stores.rows import outbox_row, stuck_row, untyped
+from posthouse.stores.rows import SEPARATOR, outbox_row, place_of, stuck_row, untyped
 from posthouse.stores.sqlite.actions import SqliteActions
 from posthouse.stores.sqlite.append import appending
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
@@ -147,6 +148,27 @@ WHERE o.id > ?1 AND o.id <= l.cursor AND NOT EXISTS (SELECT 1 FROM posthouse_stu
 ORDER BY o.id LIMIT ?2
 """
 
+# Following.
+
+# Which store this is, up to which row rows may be gone, and the last one.
+PLACE = """
+SELECT (SELECT value FROM posthouse_meta WHERE name = 'identity'), (SELECT value FROM posthouse_meta WHERE name = 'lineage'),
+    (SELECT value FROM posthouse_meta WHERE name = 'purged'),
+    coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'posthouse_outbox'), 0)
+"""
+
+# Rows between two ids, of some topics and one tenant, or all.
+TAIL = f"""
+SELECT {COLUMNS} FROM posthouse_outbox o WHERE o.id > ?1 AND o.id <= ?2 AND (?3 IS NULL OR o.tenant = ?3)
+    AND (?4 IS NULL OR o.topic IN (SELECT value FROM json_each(?4))) ORDER BY o.id LIMIT ?5
+"""
+
+# The last number of a key, and the lineage.
+LAST_NUMBER = """
+SELECT coalesce((SELECT sequence FROM posthouse_key WHERE topic = ? AND tenant = ? AND key = ?), 0), value
+FROM posthouse_meta WHERE name = 'lineage'
+"""
+
 # Purging.
 
 # Rows that every shard has passed and that are not stuck, up to an id. One bound for both: of two, SQLite would search by one and
@@ -155,8 +177,11 @@ PURGE = """
 DELETE FROM posthouse_outbox WHERE id IN (
     SELECT id FROM posthouse_outbox
     WHERE id <= min(?, (SELECT min(cursor) FROM posthouse_shard)) AND id NOT IN (SELECT id FROM posthouse_stuck)
-    ORDER BY id LIMIT ?)
+    ORDER BY id LIMIT ?) RETURNING id
 """
+
+# Remember up to where rows are gone.
+NOTE_PURGED = "UPDATE posthouse_meta SET value = max(value, ?) WHERE name = 'purged'"
 
 # How far every shard is, and how far that was noted.
 PASSED = "SELECT (SELECT min(cursor) FROM posthouse_shard), (SELECT coalesce(max(id), 0) FROM posthouse_passed)"
@@ -343,14 +368,49 @@ class SqliteOutbox:
     async def newest(self) -> int:
         return int(untyped((await self._database.select(NEWEST)).scalar()) or 0)
 
+    async def tail(
+        self,
+        after: str = "",
+        *,
+        upto: str = "",
+        topics: Collection[str] = (),
+        tenant: str | None = None,
+        limit: int = 500,
+        reach: int = 100_000,
+    ) -> Tail:
+        wanted = None if not topics else msgspec.json.encode(sorted(topics)).decode()
+
+        def read(connection: sqlite3.Connection) -> Tail:
+            identity, lineage, purged, last = connection.execute(PLACE).fetchone()
+            place = place_of(identity, lineage)
+            end = f"{place}{SEPARATOR}{last}"
+            if not after:
+                return Tail(position=end)
+            begin, stop = _id_of(after, place), _id_of(upto, place) if upto else last
+            if begin is None or stop is None or not purged <= begin <= last or last - begin > reach:
+                return Tail(position=end, gone=True)
+            found = connection.execute(TAIL, (begin, stop, tenant, wanted, limit)).fetchall()
+            more = len(found) == limit
+            positions = [f"{place}{SEPARATOR}{columns[0]}" for columns in found]
+            position = positions[-1] if more else f"{place}{SEPARATOR}{max(begin, stop)}"
+            return Tail(rows=[outbox_row(*row) for row in found], positions=positions, position=position, more=more)
+
+        return await self._database.read(read)
+
+    async def last_number(self, topic: str, tenant: str, key: str) -> tuple[int, int]:
+        sequence, lineage = _numbers((await self._database.select(LAST_NUMBER, (topic, tenant, key))).one())
+        return sequence, lineage
+
     async def purge(self, limit: int, *, keep: float = 0.0, room: int = 0) -> int:
         async with self._database.begin(books=True) as tx:
             tx.run(FORGET, (self._clock.now(), limit))
             upto = self._kept_enough(tx, keep, room) if keep else ALL
-            gone = tx.run(PURGE, (upto, limit)).rowcount
-            if gone < limit:
+            gone = [number for (number,) in map(_numbers, tx.run(PURGE, (upto, limit)))]
+            if gone:
+                tx.run(NOTE_PURGED, (max(gone),))
+            if len(gone) < limit:
                 tx.run(FORGET_PASSED, (upto,))
-            return gone
+            return len(gone)
 
     def _kept_enough(self, tx: SqliteTransaction, keep: float, room: int) -> int:
         """Up to which row nothing is kept any more; notes how far the outbox was sent by now."""
@@ -360,6 +420,12 @@ class SqliteOutbox:
             tx.run(NOTE_PASSED, (passed, now, noted))
         found = tx.run(KEPT_ENOUGH, (now - keep, room)).scalar()
         return int(str(found)) if found is not None else 0
+
+
+def _id_of(position: str, place: str) -> int | None:
+    """The id that a position of this place stands for."""
+    found = re.fullmatch(rf"{place}{re.escape(SEPARATOR)}([0-9]{{1,18}})", position)
+    return None if found is None else int(found[1])
 
 
 def _mask(numbers: Iterable[int]) -> int:

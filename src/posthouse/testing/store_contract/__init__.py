@@ -22,6 +22,7 @@ from posthouse.testing.store_contract.shards import ShardContract
 from posthouse.testing.store_contract.streams import HistoryContract, StreamContract
 from posthouse.testing.store_contract.stuck import StuckContract
 from posthouse.testing.store_contract.tables import TableContract
+from posthouse.testing.store_contract.tail import TailContract
 from posthouse.testing.store_contract.timers import TimerContract
 from posthouse.testing.store_contract.transactions import TransactionContract
 from posthouse.testing.store_contract.version_usage import VersionUsageContract
@@ -36,6 +37,7 @@ class CoreStoreContract(
     OutboxContract,
     ShardContract,
     StuckContract,
+    TailContract,
     InboxContract,
     HeldContract,
     TimerContract,

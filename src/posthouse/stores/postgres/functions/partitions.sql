@@ -77,6 +77,12 @@ BEGIN
     EXECUTE format('TRUNCATE TABLE ONLY %s', posthouse.partition(slot));
 END $$;
 
+-- Remember that rows up to this transaction may be gone. One that everybody knows of already needs no note.
+CREATE FUNCTION posthouse.note_purged(upto xid8) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE posthouse.meta m SET purged = upto WHERE m.purged < upto;
+END $$;
+
 -- Truncate a partition if nothing in it is needed; whether that was done. First look at what is committed, without a lock. Then,
 -- under the lock, for which nobody waits longer than its time, whether anything was committed since: a writer that is still
 -- open, also a prepared one, keeps the lock from us. Stuck rows move to the partition of kept ones.
@@ -126,6 +132,11 @@ BEGIN
         IF needed THEN
             RAISE lock_not_available;  -- undoes the copies as well
         END IF;
+        EXECUTE format($sql$
+            SELECT posthouse.note_purged(p.xid) FROM posthouse.shard l CROSS JOIN LATERAL (
+                SELECT o.xid FROM posthouse.outbox o WHERE o.slot = %1$s AND o.shard = l.number ORDER BY o.xid DESC LIMIT 1) p
+            ORDER BY p.xid DESC LIMIT 1
+            $sql$, n);
         PERFORM posthouse.truncate_partition(n);
     EXCEPTION WHEN lock_not_available THEN
         RETURN false;
@@ -162,22 +173,24 @@ DECLARE
     moment double precision := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
     swept integer := 0;
     gone integer;
+    latest xid8;
 BEGIN
     FOR n IN -1..3 LOOP
         CONTINUE WHEN pg_relation_size(posthouse.partition(n)) = 0
             OR (n >= 0 AND (keep > 0 OR pg_total_relation_size(posthouse.partition(n)) > small) AND posthouse.may_truncate())
             OR (n >= 0 AND keep > 0 AND (SELECT n = m.slot OR m.slot_left[n + 1] > moment - keep FROM posthouse.meta m));
         EXECUTE format($sql$
-            DELETE FROM posthouse.outbox WHERE slot = %1$s AND ctid = ANY (ARRAY(
+            WITH gone AS (DELETE FROM posthouse.outbox WHERE slot = %1$s AND ctid = ANY (ARRAY(
                 SELECT p.ctid FROM posthouse.shard l CROSS JOIN LATERAL (
                     SELECT o.ctid FROM posthouse.outbox o
                     WHERE o.slot = %1$s AND o.shard = l.number AND o.xid < pg_snapshot_xmax(l.s1)
                         AND pg_visible_in_snapshot(o.xid, l.s1)
                         AND NOT EXISTS (SELECT 1 FROM posthouse.stuck s WHERE s.id = o.id)
                     LIMIT $1 FOR UPDATE SKIP LOCKED) p
-                LIMIT $1))
-            $sql$, n) USING most - swept;
-        GET DIAGNOSTICS gone = ROW_COUNT;
+                LIMIT $1)) RETURNING xid)
+            SELECT count(*), (array_agg(g.xid ORDER BY g.xid DESC))[1] FROM gone g
+            $sql$, n) INTO gone, latest USING most - swept;
+        PERFORM posthouse.note_purged(latest) WHERE latest IS NOT NULL;
         swept := swept + gone;
         EXIT WHEN swept >= most;
     END LOOP;

@@ -1,10 +1,12 @@
--- Figures of the whole store: `shards` (how many the outbox has) and `lineage` (grows after a restore).
+-- Figures of the whole store: `shards` (how many the outbox has), `lineage` (grows after a restore), `identity` (of this store) and
+-- `purged` (rows of the outbox up to this one may be gone).
 CREATE TABLE posthouse_meta (
     name TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-INSERT INTO posthouse_meta (name, value) VALUES ('lineage', 1);
+INSERT INTO posthouse_meta (name, value)
+VALUES ('lineage', 1), ('identity', random() & 9223372036854775807), ('purged', 0);
 
 -- What goes out. AUTOINCREMENT: an id is never used twice, so a cursor never skips a row after a purge.
 CREATE TABLE posthouse_outbox (
