@@ -1,5 +1,5 @@
 import { useData } from "../api";
-import { Page } from "../ui";
+import { Page, Table } from "../ui";
 
 interface Service {
   name: string;
@@ -9,8 +9,17 @@ interface Service {
 export default function Services() {
   const services = useData<{ items: Service[] }>("/services", { every: 10_000 });
   return (
-    <Page title="Services" says="The services that this console looks at." data={services}>
-      <ul>{services.data?.items.map((one) => <li key={one.name}>{one.name}</li>)}</ul>
+    <Page title="Services" says="The services that this console looks at, and the teams that answer for them." data={services}>
+      <Table
+        caption="Services"
+        rows={services.data?.items ?? []}
+        id={(one) => one.name}
+        empty="No service was found."
+        columns={[
+          { title: "Service", cell: (one) => one.name },
+          { title: "Owner", wide: true, cell: (one) => one.owner || <span class="muted">nobody is named</span> },
+        ]}
+      />
     </Page>
   );
 }
