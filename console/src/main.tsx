@@ -1,4 +1,5 @@
 import "./style/main.css";
+import "./theme";
 import { render } from "preact";
 import { App } from "./app";
 

@@ -17,5 +17,6 @@ export interface Route {
 }
 
 export const routes: readonly Route[] = [
-  { path: "/services", title: "Services", load: () => import("./pages/services") },
+  { path: "/services", title: "Services", nav: "Know", load: () => import("./pages/services") },
+  { path: "/style", title: "Style", load: () => import("./pages/style") },
 ];

@@ -26,6 +26,8 @@ function colour(name: string, of: HTMLElement): string {
   return found;
 }
 
+const minutes = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const seconds = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
 /** Figures over time. Those who cannot see it get the last values in a sentence. */
@@ -65,7 +67,7 @@ export function Chart({ label, times, series, unit = "", height = 180 }: Props) 
           cursor: { y: false, points: { size: 6 } },
           legend: { live: true },
           scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 1, 1e-6) * 1.1] } },
-          axes: [{ ...axis, space: 70 }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => short.format(tick) + unit) }],
+          axes: [{ ...axis, space: 70, values: (_, ticks, __, ___, step) => ticks.map((tick) => (step < 60 ? seconds : minutes).format(tick * 1000)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => short.format(tick) + unit) }],
           series: [
             { value: (_, at) => (at === null ? "" : new Date(at * 1000).toLocaleTimeString(undefined, { hourCycle: "h23" })) },
             ...names.split("\n").map((name, i) => ({

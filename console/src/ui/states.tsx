@@ -35,13 +35,17 @@ export function Problems({ problems }: { problems: readonly Problem[] }) {
       <ul>
         {problems.map((one) => (
           <li key={`${one.service} ${one.what}`}>
-            <strong class="wrap">{one.service}</strong> <span class="problem-what">{one.what}</span> <span class="muted">{one.do}</span>
+            <strong class="wrap">{one.service}</strong> <span class="problem-what" data-long={one.what.includes("\n") || undefined} tabIndex={one.what.includes("\n") ? 0 : undefined}>{sentence(one.what)}</span>
+            <span>{sentence(one.do)}</span>
           </li>
         ))}
       </ul>
     </section>
   );
 }
+
+/** With a capital and a full stop, as messages of the command line have neither. */
+const sentence = (text: string): string => (text ? text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?`]$/.test(text) || text.includes("\n") ? "" : ".") : "");
 
 /** The server refused, or did not answer. */
 export function Failure({ error, retry }: { error: ApiError; retry?: () => void }) {
