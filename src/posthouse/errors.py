@@ -25,6 +25,9 @@ PosthouseError
 ├── BrokerError
 │   ├── BrokerUnavailable     nothing is known about the frames: publish them again later
 │   └── SeekUnsupported       this broker cannot go back
+├── DeskError                 an operator's verb that does not fit; the message says which does
+│   ├── DoneAlready           this very act was done before: nothing was done again
+│   └── ChangedSince          what was looked at has changed since: look again
 ├── RebuildStopped            a rebuild of a projection cannot go on; it can be run again
 ├── DeadlineExceeded          a handler ran past its deadline
 └── HandlerSignal             raised by a handler to say what should happen next
@@ -189,6 +192,14 @@ class SeekUnsupported(BrokerError):
 
 class DeskError(PosthouseError):
     """The verb does not fit the held event; the message says which one does."""
+
+
+class DoneAlready(DeskError):
+    """This very act was noted before in the operators' log; nothing was done again."""
+
+
+class ChangedSince(DeskError):
+    """What the act is about was changed since somebody looked at it; nothing was done."""
 
 
 class RebuildStopped(PosthouseError):

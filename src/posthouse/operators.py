@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import getpass
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from posthouse.errors import StoreError
+from posthouse.errors import ChangedSince, StoreError
 from posthouse.redaction import HIDDEN, redacted
 from posthouse.store import CoreStore, Transaction
 from posthouse.store.actions import BEGUN, Action, ActionFilter, Changes
@@ -36,6 +38,34 @@ def _login() -> str:
         return getpass.getuser()
     except (OSError, KeyError):  # a container may run as a number without a name
         return str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+
+
+class Press(NamedTuple):
+    """One act as somebody pressed for it: its id in the log, and the turn of the row that they had seen; None: any."""
+
+    id: str
+    turn: int | None
+
+
+_pressed: contextvars.ContextVar[Press | None] = contextvars.ContextVar("posthouse_pressed", default=None)
+
+
+@contextlib.contextmanager
+def pressed(id: str, turn: int | None = None) -> Iterator[None]:
+    """The one act inside is noted under this id, so that it is done once: again, in whatever process, it raises DoneAlready. It is
+    done to a held event or a saga in this turn only: ChangedSince. Either changes nothing."""
+    before = _pressed.set(Press(id, turn))
+    try:
+        yield
+    finally:
+        _pressed.reset(before)
+
+
+def refuse_changed(turn: int, what: str) -> None:
+    """Raise ChangedSince unless what is acted on, locked, is as it was seen."""
+    press = _pressed.get()
+    if press is not None and press.turn not in (None, turn):
+        raise ChangedSince(f"{what} was changed since you looked at it, and nothing was done: look again")
 
 
 class Act:
@@ -78,8 +108,10 @@ class OperatorsLog:
 
     def signed(self, action: Action) -> Action:
         """As it is kept: with a name, and without secrets."""
+        press = _pressed.get()
         return msgspec.structs.replace(
             action,
+            id=action.id if press is None else press.id,
             by=redacted(action.by.strip()) or operator_name(),
             why=redacted(action.why.strip()),
             service=action.service or self._service,

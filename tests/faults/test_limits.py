@@ -63,6 +63,7 @@ GIVEN = {
     ("shard", "owner"),
     ("worker", "id"),
     ("action", "id"),
+    ("job", "id"),
 }
 """Named by the code that runs in the user's own transaction, which hears of it at once; and ids of our own."""
 

@@ -9,7 +9,7 @@ import msgspec
 
 from posthouse.errors import DeskError
 from posthouse.events import codec_of, decode_any
-from posthouse.operators import OperatorsLog, changes
+from posthouse.operators import OperatorsLog, changes, refuse_changed
 from posthouse.receiving.holding import Holder, held_events
 from posthouse.store import BLOCKING, Action, HeldEvent, HeldFilter, KeyPosition, Store, Transaction
 from posthouse.store.actions import Changes
@@ -131,10 +131,11 @@ class HeldEvents:
         """The event as it stands once nobody else can move its key: it is looked up to know its key, and again under the
         lock of that, because what is held may have changed while the lock was waited for."""
         held = await self.get(held_id)
-        if held.entry.sequence is None:
-            return held
-        await self._head(tx, held)
-        return await self.get(held_id)
+        if held.entry.sequence is not None:
+            await self._head(tx, held)
+            held = await self.get(held_id)
+        refuse_changed(held.turn, f"held event {held.id}")
+        return held
 
     async def _head(self, tx: Transaction, held: HeldEvent) -> int | None:
         """How far the key of an event has come, locked; None when it has not begun."""

@@ -1,8 +1,8 @@
 """PORT: a store is a database that takes part in the user's transaction.
 
 It holds small tables, each a role of its own: what goes out (`outbox`), what was applied (`inbox`), what could not be
-(`held`), what is due later (`timers`), which versions are in use (`version_usage`), who runs (`workers`), what operators did (`actions`). That is the
-core, `CoreStore`. For processes there is more, `ProcessTables`: where they stand (`sagas`), when they run again (`schedules`), what happened to each thing (`streams`), which
+(`held`), what is due later (`timers`), which versions are in use (`version_usage`), who runs (`workers`), what operators did (`actions`),
+what is done to many things for them (`jobs`). That is the core, `CoreStore`. For processes there is more, `ProcessTables`: where they stand (`sagas`), when they run again (`schedules`), what happened to each thing (`streams`), which
 generations read models have (`projections`).
 Methods that take a transaction as their first argument write inside it and never commit; the others are transactions of
 their own. `posthouse.testing.StoreContract` proves an adapter.
@@ -21,6 +21,7 @@ from posthouse.store.actions import Action, ActionFilter, ActionTable
 from posthouse.store.gauges import Connections, Counts, Gauges, Sums
 from posthouse.store.held import BLOCKING, WAITED, HeldEvent, HeldFilter, HeldState, HeldTable
 from posthouse.store.inbox import InboxEntry, InboxTable, KeyPosition, Seen
+from posthouse.store.jobs import Job, JobState, JobTable
 from posthouse.store.outbox import (
     OutboxReader,
     OutboxRow,
@@ -60,6 +61,9 @@ __all__ = [
     "HeldTable",
     "InboxEntry",
     "InboxTable",
+    "Job",
+    "JobState",
+    "JobTable",
     "KeyPosition",
     "Migration",
     "OutboxReader",
@@ -237,6 +241,7 @@ class CoreStore(Transactions, Upkeep, OutboxSignals, Protocol):
     version_usage: VersionUsageTable
     workers: WorkerTable
     actions: ActionTable
+    jobs: JobTable
 
     async def aclose(self) -> None:
         """Close every connection. Idempotent."""

@@ -56,7 +56,12 @@ class ActionTable(Protocol):
     """The operators' log. Rows are added, and once changed from `begun` to how it ended."""
 
     async def add(self, tx: Transaction, action: Action) -> None:
-        """Write it with the act itself."""
+        """Write it with the act itself. DoneAlready when one with its id is there, or about to be committed: then the act is not
+        to be done again."""
+        ...
+
+    async def get(self, tenant: str, id: str) -> Action | None:
+        """One by its id, and the tenant that it was noted for."""
         ...
 
     async def end(self, tx: Transaction, action: Action) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 
+from posthouse.errors import DoneAlready
 from posthouse.store import HeldEvent, InboxEntry, KeyPosition, OutboxRow, StuckRow, Timer, Worker, shard_of
 from posthouse.store.actions import Action, Changes
+from posthouse.store.jobs import Job, JobState, Open
 from posthouse.store.sagas import SagaFilter, SagaRef, SagaRow, indexed_text, with_progress
 from posthouse.store.schedules import ScheduleRow
 from posthouse.store.streams import StreamEvent
@@ -218,6 +220,65 @@ def action_of(columns: Sequence[Any]) -> Action:
     column = dict(zip(("at", *ACTION.split(", ")), columns, strict=True))
     changed: Changes = _changes.decode(column.pop("changed"))
     return Action(**column, changed=changed)
+
+
+JOB = "id, service, act, frozen, state, position, done, refused, applied, failed, open, canary_passed, note, holder, token"
+"""Of a job: what is stored of it before the times."""
+
+FROZEN = ("parameters", "by", "why", "tenants", "last", "total", "more", "rate", "canary", "stop_after")
+"""Of a job: what never changes after the press."""
+
+
+class FrozenJob(msgspec.Struct, frozen=True):
+    """As it is stored, in the order of FROZEN."""
+
+    parameters: bytes
+    by: str
+    why: str
+    tenants: tuple[str, ...] | None
+    last: int
+    total: int
+    more: bool
+    rate: float
+    canary: int
+    stop_after: int
+
+
+def job_columns(job: Job) -> tuple[object, ...]:
+    """In the order of JOB, as one is added."""
+    frozen = FrozenJob(*(getattr(job, name) for name in FROZEN))
+    return (
+        job.id, job.service, job.act, msgspec.json.encode(frozen), job.state, *progress_columns(job), "", 0,
+    )  # fmt: skip
+
+
+def progress_columns(job: Job) -> tuple[object, ...]:
+    """How far it is: from `position` to `note`."""
+    return (
+        job.position, job.done, job.refused, job.applied, job.failed, msgspec.json.encode(job.open), job.canary_passed,
+        job.note,
+    )  # fmt: skip
+
+
+def job_of(columns: Sequence[Any]) -> Job:
+    """From the columns of JOB, for how long it is leased, and the times when it was made, changed and ended."""
+    column = dict(zip((*JOB.split(", "), "leased", "created_at", "changed_at", "ended_at"), columns, strict=True))
+    frozen = msgspec.json.decode(bytes(column.pop("frozen")), type=FrozenJob)
+    column["open"] = msgspec.json.decode(bytes(column["open"]), type=tuple[Open, ...])
+    column["canary_passed"] = bool(column["canary_passed"])
+    return Job(**column, **{name: getattr(frozen, name) for name in FROZEN})
+
+
+def state_of(column: object) -> JobState:
+    """Of a job."""
+    return msgspec.convert(column, JobState)
+
+
+def done_already(action: Action) -> DoneAlready:
+    """Why one is not added whose id is there."""
+    return DoneAlready(
+        f"{action.verb} of {action.target or 'this'} was done already by this very act: nothing was done again"
+    )
 
 
 def stream_event(columns: Sequence[Any]) -> StreamEvent:

@@ -10,7 +10,7 @@ import msgspec
 
 from posthouse.errors import ConfigurationError, DeskError, did_you_mean
 from posthouse.events import DEFAULT_TENANT, Actor
-from posthouse.operators import OperatorsLog
+from posthouse.operators import OperatorsLog, refuse_changed
 from posthouse.processes.saga.answering import ask_again, settle_by_hand
 from posthouse.processes.saga.book import SagaBook
 from posthouse.processes.saga.comparing import Comparison, compare_stored
@@ -203,6 +203,7 @@ class SagaInstances:
             row = await conductor.load(tx, id, attempt=attempt)
             if row is None:
                 raise _nobody(saga, tenant, id)
+            refuse_changed(row.turn, f"saga {row.ref}")
             said = {key: value for key, value in (("by", by), ("note", note)) if value}
             course = conductor.course(tx, row, verb, said)
             course.note = note

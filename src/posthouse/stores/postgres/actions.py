@@ -10,13 +10,16 @@ from posthouse.store.actions import Action, ActionFilter
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.steps import NOW
 from posthouse.stores.postgres.transaction import own
-from posthouse.stores.rows import ACTION, action_columns, action_of, changes_of
+from posthouse.stores.rows import ACTION, action_columns, action_of, changes_of, done_already
 
 # Add one.
 ADD = f"""
 INSERT INTO posthouse.action (at, {ACTION})
-VALUES ({NOW}, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+VALUES ({NOW}, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT DO NOTHING
 """
+
+# One of them.
+GET = f"SELECT at, {ACTION} FROM posthouse.action WHERE tenant = $1 AND id = $2"
 
 # How it ended.
 END = "UPDATE posthouse.action SET changed = $3, count = $4, outcome = $5 WHERE tenant = $1 AND id = $2"
@@ -47,7 +50,12 @@ class PostgresActions:
         self._clock = clock
 
     async def add(self, tx: Transaction, action: Action) -> None:
-        await own(tx).run(ADD, self._now(), *action_columns(action))
+        if not (await own(tx).run(ADD, self._now(), *action_columns(action))).rowcount:
+            raise done_already(action)
+
+    async def get(self, tenant: str, id: str) -> Action | None:
+        found = list(await self._database.run(GET, tenant, id))
+        return action_of(found[0]) if found else None
 
     async def end(self, tx: Transaction, action: Action) -> None:
         await own(tx).run(END, action.tenant, action.id, changes_of(action), action.count, action.outcome)

@@ -162,6 +162,23 @@ def _whole_store(metadata: MetaData) -> None:
         PrimaryKeyConstraint("tenant", "id", name="action_pkey"),
         Index("action_at", "at"),
     )
+    Table(
+        "job",
+        metadata,
+        _text("id", primary_key=True),
+        *_columns(Text, "service", "act"),
+        *_columns(LargeBinary, "frozen"),
+        *_columns(Text, "state"),
+        *_columns(BigInteger, "position", "done", "refused", "applied", "failed"),
+        *_columns(LargeBinary, "open"),
+        *_columns(Boolean, "canary_passed"),
+        *_columns(Text, "note", "holder"),
+        *_columns(BigInteger, "token"),
+        *_columns(Double, "leased_until", "created_at", "changed_at"),
+        Column("ended_at", Double),
+        Index("job_running", "id", postgresql_where=text("(state = 'running'::text)")),
+        Index("job_ended", "ended_at", postgresql_where=text("(ended_at IS NOT NULL)")),
+    )
 
 
 def _tally(metadata: MetaData) -> None:

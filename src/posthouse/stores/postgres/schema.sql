@@ -113,6 +113,32 @@ CREATE TABLE posthouse.action (
 
 CREATE INDEX action_at ON posthouse.action (at);
 
+-- What operators asked to be done to many things. Only the runtime sees it: what is frozen in it may name tenants.
+CREATE TABLE posthouse.job (
+    id text PRIMARY KEY,
+    service text NOT NULL,  -- whose
+    act text NOT NULL,  -- what is done to each
+    frozen bytea NOT NULL,  -- parameters, who, why, how, up to which, as JSON
+    state text NOT NULL,  -- running, paused, done, stopped, cancelled, failed
+    position bigint NOT NULL,  -- the last item that was dealt with
+    done bigint NOT NULL,  -- were acted on
+    refused bigint NOT NULL,  -- were not
+    applied bigint NOT NULL,  -- of those acted on: went well
+    failed bigint NOT NULL,  -- and failed again
+    open bytea NOT NULL,  -- those whose outcome is not known, as JSON
+    canary_passed boolean NOT NULL,  -- whether the first ones are not waited for any more
+    note text NOT NULL,
+    holder text NOT NULL,  -- who runs it
+    token bigint NOT NULL,  -- grows with each lease: fences whoever had it before
+    leased_until double precision NOT NULL,
+    created_at double precision NOT NULL,
+    changed_at double precision NOT NULL,
+    ended_at double precision
+) WITH (fillfactor = 50);
+
+CREATE INDEX job_running ON posthouse.job (id) WHERE state = 'running';
+CREATE INDEX job_ended ON posthouse.job (ended_at) WHERE ended_at IS NOT NULL;
+
 
 -- How many there are of something that may be too many to count: one line for each change, added with it by the triggers in
 -- functions/tally.sql. Adding locks nothing, as with applied_count. Nothing of a tenant is in it.

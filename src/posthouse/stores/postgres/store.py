@@ -22,6 +22,7 @@ from posthouse.store import (
     Gauges,
     HeldTable,
     InboxTable,
+    JobTable,
     Migration,
     OutboxRow,
     OutboxTable,
@@ -48,6 +49,7 @@ from posthouse.stores.postgres.gauging import gauged
 from posthouse.stores.postgres.handler_transaction import HandlerSessions, HandlerTransaction
 from posthouse.stores.postgres.held import PostgresHeld
 from posthouse.stores.postgres.inbox import PostgresInbox
+from posthouse.stores.postgres.jobs import PostgresJobs
 from posthouse.stores.postgres.joins import PostgresJoined
 from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.projections import PostgresProjections
@@ -165,6 +167,7 @@ class PostgresStore:
         self.version_usage: VersionUsageTable = PostgresVersionUsage(self._database, clock)
         self.workers: WorkerTable = PostgresWorkers(self._database, clock)
         self.actions: ActionTable = PostgresActions(self._database, clock)
+        self.jobs: JobTable = PostgresJobs(self._database, clock)
         self.schedules: ScheduleTable = PostgresSchedules(self._database, clock)
         self.sagas: SagaTable = PostgresSagas(self._database, clock)
         self.streams: StreamTable = PostgresStreams(self._database)

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from posthouse.clock import Clock
 from posthouse.store import Transaction
 from posthouse.store.actions import Action, ActionFilter
-from posthouse.stores.rows import ACTION, action_columns, action_of, changes_of
+from posthouse.stores.rows import ACTION, action_columns, action_of, changes_of, done_already
 from posthouse.stores.sqlite.database import Database, own
 
 # Add one.
-ADD = f"INSERT INTO posthouse_action (at, {ACTION}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+ADD = f"INSERT INTO posthouse_action (at, {ACTION}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+
+# One of them.
+GET = f"SELECT at, {ACTION} FROM posthouse_action WHERE id = ? AND tenant = ?"
 
 # How it ended.
 END = "UPDATE posthouse_action SET changed = ?, count = ?, outcome = ? WHERE id = ?"
@@ -37,7 +40,12 @@ class SqliteActions:
         self._clock = clock
 
     async def add(self, tx: Transaction, action: Action) -> None:
-        own(tx).run(ADD, (self._clock.now(), *action_columns(action)))
+        if not own(tx).run(ADD, (self._clock.now(), *action_columns(action))).rowcount:
+            raise done_already(action)
+
+    async def get(self, tenant: str, id: str) -> Action | None:
+        found = await self._database.select(GET, (id, tenant))
+        return action_of(found[0]) if found else None
 
     async def end(self, tx: Transaction, action: Action) -> None:
         own(tx).run(END, (changes_of(action), action.count, action.outcome, action.id))

@@ -22,6 +22,7 @@ from posthouse.store import (
     Gauges,
     HeldTable,
     InboxTable,
+    JobTable,
     Migration,
     OutboxRow,
     OutboxTable,
@@ -45,6 +46,7 @@ from posthouse.stores.sqlite.counting import counts, gauges, looked, sums
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
 from posthouse.stores.sqlite.held import SqliteHeld
 from posthouse.stores.sqlite.inbox import SqliteInbox
+from posthouse.stores.sqlite.jobs import SqliteJobs
 from posthouse.stores.sqlite.joins import SqliteJoined, owner_of
 from posthouse.stores.sqlite.outbox import SqliteOutbox
 from posthouse.stores.sqlite.projections import SqliteProjections
@@ -123,6 +125,7 @@ class SqliteStore:
         self.version_usage: VersionUsageTable = SqliteVersionUsage(self._database, self._clock)
         self.workers: WorkerTable = SqliteWorkers(self._database, self._clock)
         self.actions: ActionTable = SqliteActions(self._database, self._clock)
+        self.jobs: JobTable = SqliteJobs(self._database, self._clock)
         self.schedules: ScheduleTable = SqliteSchedules(self._database, self._clock)
         self.sagas: SagaTable = SqliteSagas(self._database, self._clock)
         self.streams: StreamTable = SqliteStreams(self._database)

@@ -14,6 +14,7 @@ from posthouse.testing.store_contract.actions import ActionContract
 from posthouse.testing.store_contract.gauges import GaugeContract, ProcessGaugeContract
 from posthouse.testing.store_contract.held import HeldContract
 from posthouse.testing.store_contract.inbox import InboxContract
+from posthouse.testing.store_contract.jobs import JobContract
 from posthouse.testing.store_contract.outbox import OutboxContract
 from posthouse.testing.store_contract.projections import ProjectionContract
 from posthouse.testing.store_contract.sagas import SagaContract
@@ -43,6 +44,7 @@ class CoreStoreContract(
     TimerContract,
     WorkerContract,
     ActionContract,
+    JobContract,
     VersionUsageContract,
     GaugeContract,
 ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from posthouse.errors import DoneAlready
 from posthouse.store import Store
 from posthouse.store.actions import Action, ActionFilter
 from posthouse.testing.store_contract.fixtures import StoreFixtures
@@ -101,3 +102,29 @@ class ActionContract(StoreFixtures):
             await store.actions.add(tx, Action(verb="held skip", by="late"))
         assert [await store.actions.purge(4.0, 2) for _ in range(3)] == [2, 1, 0]
         assert [action.by for action in await store.actions.find(ActionFilter())] == ["late"]
+
+    async def test_the_same_act_is_noted_once_and_its_second_transaction_does_nothing(
+        self, store: Store, other: Store
+    ) -> None:
+        act = Action(verb="held skip", by="ada", tenant="t1", target="held event 7")
+        async with store.begin() as tx:
+            await store.actions.add(tx, act)
+
+        async def again() -> None:
+            async with other.begin() as tx:
+                await other.actions.add(tx, Action(verb="held retry", by="ada", tenant="t1"))
+                await other.actions.add(tx, act)
+
+        with pytest.raises(DoneAlready, match="held event 7 was done already"):
+            await again()
+        assert [action.verb for action in await store.actions.find(ActionFilter())] == ["held skip"]
+
+    async def test_an_action_is_found_by_its_id_and_tenant(self, store: Store) -> None:
+        act = Action(verb="held skip", by="ada", tenant="t1")
+        async with store.begin() as tx:
+            await store.actions.add(tx, act)
+        found = await store.actions.get("t1", act.id)
+        assert found is not None
+        assert (found.id, found.verb, found.by) == (act.id, "held skip", "ada")
+        assert await store.actions.get("t2", act.id) is None
+        assert await store.actions.get("t1", "none") is None

@@ -47,3 +47,29 @@ CREATE TABLE posthouse_action (
 ) WITHOUT ROWID;
 
 CREATE INDEX posthouse_action_at ON posthouse_action (at);
+
+-- What operators asked to be done to many things, one after the other.
+CREATE TABLE posthouse_job (
+    id TEXT PRIMARY KEY,
+    service TEXT NOT NULL,
+    act TEXT NOT NULL,
+    frozen BLOB NOT NULL,
+    state TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    done INTEGER NOT NULL,
+    refused INTEGER NOT NULL,
+    applied INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    open BLOB NOT NULL,
+    canary_passed INTEGER NOT NULL,
+    note TEXT NOT NULL,
+    holder TEXT NOT NULL,
+    token INTEGER NOT NULL,
+    leased_until REAL NOT NULL,
+    created_at REAL NOT NULL,
+    changed_at REAL NOT NULL,
+    ended_at REAL
+) WITHOUT ROWID;
+
+CREATE INDEX posthouse_job_running ON posthouse_job (id) WHERE state = 'running';
+CREATE INDEX posthouse_job_ended ON posthouse_job (ended_at) WHERE ended_at IS NOT NULL;
