@@ -19,6 +19,7 @@ from starlette.routing import Mount, Route
 
 from posthouse.app import App
 from posthouse.console.access.who import Who
+from posthouse.console.acting.table import LARGEST, pressed
 from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.dispatch import Paths, parts_of
 from posthouse.console.estate import Estate
@@ -49,6 +50,7 @@ def application(estate: Estate, tables: Mapping[str, Page] = TABLES) -> Starlett
     return Starlette(
         routes=[
             Route("/api/{path:path}", partial(_answer, estate, Paths(tables)), methods=["GET"]),
+            Route("/api/acts/{name}", partial(_act, estate), methods=["POST"]),
             Mount("/static", Static()),
             Route("/{path:path}", index, methods=["GET"]),
         ],
@@ -71,6 +73,28 @@ async def _answer(estate: Estate, paths: Paths, request: Request) -> Response:
         raise
     except Exception as error:
         return failed(request, error)
+
+
+async def _act(estate: Estate, request: Request) -> Response:
+    who = getattr(request.state, "who", LOCAL)
+    try:
+        await estate.load()
+        done = await pressed(estate, who, request.path_params["name"], await _body(request))
+        return as_json({"data": done, "problems": [], "at": datetime.now(UTC)})
+    except Refusal:
+        raise
+    except Exception as error:
+        return failed(request, error)
+
+
+async def _body(request: Request) -> bytes:
+    """No more of it than an act may say."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LARGEST:
+            raise Refusal(413, "The request is too large.")
+    return bytes(body)
 
 
 def as_json(value: object, status: int = 200) -> Response:

@@ -271,7 +271,8 @@ def job_of(columns: Sequence[Any]) -> Job:
 
 def state_of(column: object) -> JobState:
     """Of a job."""
-    return msgspec.convert(column, JobState)
+    state: JobState = msgspec.convert(column, JobState)
+    return state
 
 
 def done_already(action: Action) -> DoneAlready:

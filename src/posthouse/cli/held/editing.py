@@ -20,9 +20,10 @@ from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, By, Why
 from posthouse.cli.output import complain, print_json, say
 from posthouse.cli.target import Target, load
-from posthouse.errors import ConfigurationError, ContractError, did_you_mean
+from posthouse.errors import ConfigurationError, ContractError
 from posthouse.events import Event, decode_any
 from posthouse.events.limits import UNREADABLE
+from posthouse.receiving.editing import check_edit, with_fields
 from posthouse.service import Service
 
 
@@ -57,7 +58,7 @@ def edit(
         if data is not None:
             return _read(data)
         if fields:
-            return _with_fields(service, event, fields)
+            return with_fields(service.declared.catalogue, event, _assigned(fields))
         return _from_editor(service, event)
 
     edited = asyncio.run(_edit(service, held_id, change, by, why))
@@ -74,19 +75,12 @@ async def _edit(service: Service, held_id: int, change: Callable[[Event[bytes]],
         edited = change(event)
         if edited == event.data:
             raise ConfigurationError(f"the payload is as it was: `posthouse held retry` runs {held_id} again unchanged")
-        await service.held.edit(held_id, edited, lambda _, data: check(service, event, data), by=by, why=why)
+        await service.held.edit(held_id, edited, lambda _, data: _check(service, event, data), by=by, why=why)
         return edited
 
 
-def check(service: Service, event: Event[bytes], data: bytes) -> None:
-    """Raise ContractError unless the payload fits the event's type and leaves the event in its line."""
-    event_type = service.declared.catalogue.get(event.type)
-    if event_type is None:
-        known = did_you_mean(event.type, (known.name for known in service.declared.catalogue))
-        raise ContractError(f"{service.name} knows no event {event.type!r}.{known}")
-    key = event_type.key_of(event_type.payload.decode(data))
-    if key != event.key:
-        raise ContractError(f"{event_type.key} orders this event and cannot change: it is {event.key!r}, not {key!r}")
+def _check(service: Service, event: Event[bytes], data: bytes) -> None:
+    check_edit(service.name, service.declared.catalogue, event, data)
 
 
 def _read(source: str) -> bytes:
@@ -96,32 +90,12 @@ def _read(source: str) -> bytes:
         raise ConfigurationError(f"cannot read {source}: {error.strerror}") from error
 
 
-def _with_fields(service: Service, event: Event[bytes], assignments: list[str]) -> bytes:
-    try:
-        document = msgspec.json.decode(event.data)
-    except UNREADABLE as error:
-        raise ConfigurationError(f"the payload is not JSON, so it has no fields: use --data ({error})") from error
-    declared = _declared_fields(service, event.type)
-    for assignment in assignments:
-        path, equals, text = assignment.partition("=")
+def _assigned(assignments: list[str]) -> dict[str, object]:
+    pairs = [assignment.partition("=") for assignment in assignments]
+    for path, equals, _ in pairs:
         if not equals:
-            raise ConfigurationError(f"--set takes FIELD=VALUE, not {assignment!r}")
-        first = path.partition(".")[0]
-        known = declared | (set(document) if isinstance(document, dict) else set())
-        if first not in known:
-            raise ConfigurationError(f"{event.type} has no field {first!r}.{did_you_mean(first, known)}")
-        _assign(document, path, _json_or_text(text))
-    return msgspec.json.encode(document)
-
-
-def _assign(document: object, path: str, value: object) -> None:
-    *parents, name = path.split(".")
-    node = document
-    for parent in parents:
-        node = node.get(parent) if isinstance(node, dict) else None
-    if not isinstance(node, dict):
-        raise ConfigurationError(f"{path!r} leads to no field: {'.'.join(parents) or 'the payload'} is not an object")
-    node[name] = value
+            raise ConfigurationError(f"--set takes FIELD=VALUE, not {path!r}")
+    return {path: _json_or_text(text) for path, _, text in pairs}
 
 
 def _json_or_text(text: str) -> object:
@@ -129,12 +103,6 @@ def _json_or_text(text: str) -> object:
         return msgspec.json.decode(text)
     except UNREADABLE:
         return text
-
-
-def _declared_fields(service: Service, type_name: str) -> set[str]:
-    """The names of the payload's fields."""
-    event_type = service.declared.catalogue.get(type_name)
-    return set() if event_type is None else set(event_type.payload.fields)
 
 
 def _from_editor(service: Service, event: Event[bytes]) -> bytes:
@@ -149,7 +117,7 @@ def _from_editor(service: Service, event: Event[bytes]) -> bytes:
         if text.strip() == before.strip():
             return event.data
         try:
-            check(service, event, text)
+            _check(service, event, text)
             return msgspec.json.format(text, indent=-1)
         except ContractError as error:
             complain(f"posthouse: {error}")

@@ -1,0 +1,87 @@
+"""Act: one thing that may be pressed. Whoever presses sees first what will happen, and says why."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
+
+from posthouse.app import App
+from posthouse.console.access.who import Role, Who
+from posthouse.service import Service
+
+P = TypeVar("P")
+P_co = TypeVar("P_co", covariant=True)
+
+Id = Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,18}\Z")]
+"""A number that a browser could not hold, as text."""
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A field that an edit changes; each value as JSON, None where there is none."""
+
+    field: str
+    before: str | None
+    after: str | None
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """What will happen, in words and numbers, and the state of the thing that was looked at.
+
+    `tenant` is whose the thing is, empty where it is nobody's; `turn` that of its row, where the act itself is refused by it;
+    `seen` whatever else would make it another thing when it changes.
+    """
+
+    sentence: str
+    danger: str = ""
+    lines: Sequence[str] = ()
+    counts: Mapping[str, int | str] = {}
+    changes: Sequence[Change] = ()
+    tenant: str = ""
+    turn: int | None = None
+    seen: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it. `job`: it goes on as this one. `again`: it was done before, by this very press."""
+
+    sentence: str
+    job: str | None = None
+    again: bool = False
+
+
+class Call(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
+    """One press: on what, by whom, why, and under which id in the operators' log."""
+
+    app: App
+    service: Service
+    who: Who
+    parameters: P_co
+    why: str = ""
+    key: str = ""
+
+    @property
+    def by(self) -> str:
+        """As the operators' log has it."""
+        return f"{self.who.name} (console)"
+
+
+class Act(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
+    """`look` finds the thing, refuses who may not see its tenant, and says what will happen; `do` does it. `all_tenants`: it is about
+    more than one tenant, so that nobody presses it who sees only some. `payloads`: only for who may see these. `bulk`: it becomes
+    a job."""
+
+    name: str
+    title: str
+    role: Role
+    parameters: type[P]
+    look: Callable[[Call[P]], Awaitable[Look]]
+    do: Callable[[Call[P], Look], Awaitable[Outcome]]
+    all_tenants: bool = False
+    payloads: bool = False
+    bulk: bool = False
+
+
+AnyAct = Act[Any]

@@ -1,0 +1,193 @@
+"""Pressing: from a request to an act: who may, with what, is it still as it was seen, done once, and what came of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import msgspec
+
+from posthouse.app import App
+from posthouse.clock import new_id
+from posthouse.console.access.who import Who
+from posthouse.console.acting.act import AnyAct, Call, Look, Outcome
+from posthouse.console.asking import Refusal
+from posthouse.console.estate import Estate
+from posthouse.errors import (
+    BrokerUnavailable,
+    ChangedSince,
+    CommitUnknown,
+    ConfigurationError,
+    ContractError,
+    DeskError,
+    DoneAlready,
+    PosthouseError,
+    RebuildStopped,
+    SeekUnsupported,
+    StoreUnavailable,
+    did_you_mean,
+)
+from posthouse.operators import pressed
+from posthouse.redaction import words_of
+
+OURS = frozenset(("service", "why", "dry", "seen", "key"))
+"""What every request may say, besides the parameters of its act."""
+LONGEST_WHY = 2_000
+KEY = re.compile(r"\A[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+ONCE = "Press again: it is done once, whatever came of the first time."
+
+
+class Seen(msgspec.Struct, frozen=True, array_like=True):
+    """What a preview hands out and gets back: whose the thing was, and in which state."""
+
+    tenant: str
+    turn: int | None
+    state: str
+
+
+async def press(
+    acts: Mapping[str, AnyAct], estate: Estate, who: Who, name: str, body: Mapping[str, object]
+) -> Mapping[str, object] | Outcome:
+    """Look, or do. Raises Refusal with a sentence: 400 for what is written wrong, 403 for who may not, 404 for what is not there, 409
+    for what does not fit or has changed since it was seen, 503 for a store or a broker that is away."""
+    act = acts.get(name)
+    if act is None:
+        raise Refusal(404, f"There is no act {name!r}.{did_you_mean(name, acts)}")
+    _refuse_rights(act, who)
+    service = estate.service(_text(body, "service"))
+    parameters = parameters_of(act, body)
+    app = await estate.one(service.name, _itself)
+    call: Call[object] = Call(app=app, service=service, who=who, parameters=parameters)
+    with explained():
+        if body.get("dry", False) is not False:
+            return _preview(act, await act.look(call))
+        why, key = _why(body), _key(body)
+        call = msgspec.structs.replace(call, why=why, key=key)
+        return await _done(act, call, _seen(body))
+
+
+async def _done(act: AnyAct, call: Call[object], seen: Seen) -> Outcome:
+    if (before := await _before(call, seen)) is not None:
+        return before
+    look = await act.look(call)
+    if Seen(look.tenant, look.turn, look.seen) != seen:
+        raise ChangedSince("it was changed since you looked at it, and nothing was done: look again")
+    try:
+        with pressed(call.key, look.turn):
+            return await act.do(call, look)
+    except DoneAlready:  # the same press came twice at once
+        return msgspec.structs.replace(Outcome(sentence="It was done already by this very press."), again=True)
+
+
+async def _before(call: Call[object], seen: Seen) -> Outcome | None:
+    """What came of this very press, if it came before."""
+    noted = await call.app.store.actions.get(seen.tenant, call.key)
+    if noted is None:
+        return None
+    if noted.by != call.by or (seen.tenant and not call.who.sees(seen.tenant)):
+        raise Refusal(409, "This press was somebody else's.", "Open the dialog again.")
+    job = await call.app.store.jobs.get(call.key)
+    if noted.outcome == "begun" and job is None:
+        return Outcome(sentence="It was begun by this very press, and has not ended yet.", again=True)
+    done = "It was done already by this very press" + ("." if noted.outcome == "done" else f": {noted.outcome}.")
+    return Outcome(sentence=done, job=None if job is None else job.id, again=True)
+
+
+def _preview(act: AnyAct, look: Look) -> Mapping[str, object]:
+    return {
+        "name": act.name,
+        "title": act.title,
+        "sentence": look.sentence,
+        "danger": look.danger,
+        "lines": look.lines,
+        "counts": look.counts,
+        "changes": look.changes,
+        "bulk": act.bulk,
+        "seen": msgspec.json.encode(Seen(look.tenant, look.turn, look.seen)).decode(),
+        "key": new_id(),
+    }
+
+
+def _refuse_rights(act: AnyAct, who: Who) -> None:
+    if not who.may(act.role):
+        raise Refusal(403, f"{act.title} is for the role {act.role}.", "Ask whoever gives roles.")
+    if act.all_tenants and who.tenants is not None:
+        raise Refusal(403, f"{act.title} touches all tenants, and you see only some.", "Ask somebody who sees all.")
+    if act.payloads and not who.payloads:
+        raise Refusal(403, f"{act.title} is for who may see payloads.", "Ask whoever gives rights.")
+
+
+def parameters_of(act: AnyAct, body: Mapping[str, object]) -> object:
+    """What the act takes, checked. Raises Refusal 400, with the nearest name for one that is misspelt."""
+    known = [field.encode_name for field in msgspec.structs.fields(act.parameters)]
+    given = {name: value for name, value in body.items() if name not in OURS and value is not None}
+    for name in given:
+        if name not in known:
+            takes = f"It takes {', '.join(known)}." if known else "It takes none."
+            raise Refusal(400, f"{act.name} has no parameter {name!r}.{did_you_mean(name, known)}", takes)
+    try:
+        parameters: object = msgspec.convert(given, act.parameters)
+    except msgspec.ValidationError as error:
+        raise Refusal(400, f"{act.name}: {error}.", f"It takes {', '.join(known)}.") from error
+    return parameters
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Errors of ours as what a person at a browser can do something with."""
+    try:
+        yield
+    except ChangedSince as error:
+        raise Refusal(409, _sentence(error), "Open the dialog again to see how it stands.") from error
+    except (DeskError, RebuildStopped, SeekUnsupported) as error:
+        raise Refusal(409, _sentence(error), "Nothing was changed.") from error
+    except (ConfigurationError, ContractError) as error:
+        raise Refusal(400, _sentence(error), "Nothing was changed.") from error
+    except CommitUnknown as error:
+        raise Refusal(503, "The answer of the database was lost: it may be done, or not.", ONCE) from error
+    except (StoreUnavailable, BrokerUnavailable) as error:
+        raise Refusal(503, _sentence(error), ONCE) from error
+    except PosthouseError as error:
+        raise Refusal(500, _sentence(error)) from error
+
+
+def _sentence(error: Exception) -> str:
+    """As people at a browser may read it: an option of a command is a box to tick."""
+    said = re.sub(r"with --force\b", "with “even so” ticked", words_of(error))
+    said = re.sub(r": see `posthouse [^`]*`", "", said)
+    return said[:1].upper() + said[1:] + ("" if said.endswith((".", "?", "!")) else ".")
+
+
+def _text(body: Mapping[str, object], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str) or not value:
+        raise Refusal(400, f"The request does not say {name!r}, as text.")
+    return value
+
+
+def _why(body: Mapping[str, object]) -> str:
+    why = body.get("why")
+    if not isinstance(why, str) or not why.strip():
+        raise Refusal(400, "Say why.", "It is kept in the operators' log: the next one on call will ask.")
+    if len(why) > LONGEST_WHY:
+        raise Refusal(400, f"Say why in at most {LONGEST_WHY:,} characters; these are {len(why):,}.")
+    return why.strip()
+
+
+def _key(body: Mapping[str, object]) -> str:
+    key = _text(body, "key")
+    if not KEY.match(key):
+        raise Refusal(400, "`key` is not one that a preview gave out.", "Look first: send it with `dry`.")
+    return key
+
+
+def _seen(body: Mapping[str, object]) -> Seen:
+    try:
+        return msgspec.json.decode(_text(body, "seen"), type=Seen)
+    except msgspec.DecodeError as error:
+        raise Refusal(400, "`seen` is not what a preview gave out.", "Look first: send it with `dry`.") from error
+
+
+async def _itself(app: App) -> App:
+    return app

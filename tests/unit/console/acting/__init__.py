@@ -1,0 +1,1 @@
+"""Acting: what operators press."""
