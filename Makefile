@@ -7,7 +7,7 @@ PEERS := .cache/peers
 RESULTS := .cache/benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help freeze demo demo-servers quickstart test test-long unit quick room check dist format bench bench-postgres bench-peers bench-picture load clean
+.PHONY: help freeze demo demo-servers console quickstart test test-long unit quick room check dist format bench bench-postgres bench-peers bench-picture load clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -24,6 +24,9 @@ demo: $(READY) ## a hotel platform of 22 services: bookings, failing vendors, ki
 
 demo-servers: $(READY) ## the same platform on PostgreSQL and NATS, in real time, with a process killed every few seconds
 	$(BIN)/python -m tests.kit.servers.house --bookings 40
+
+console: $(READY) ## the same platform alive, with the console on it: open the address that it prints
+	$(BIN)/posthouse hotel
 
 quickstart: $(READY) ## two services, three tenants, one poison event, one killed worker: under a minute
 	$(BIN)/posthouse quickstart

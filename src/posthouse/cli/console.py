@@ -81,3 +81,10 @@ async def _serve(app: Starlette, listener: socket.socket) -> None:
     with stopping(stop, within=ENDS_WITHIN):
         say(f"the console is at http://{address_of(listener)}/", "green")
         await serve(app, listener, stop)
+
+
+async def served(estate: Estate, http: str) -> None:
+    """Serve the console until Ctrl-C, as the verb does."""
+    from posthouse.console.application import application
+
+    await _serve(application(estate), listening(parsed(http)))

@@ -56,7 +56,7 @@ def demo(
     """
     if bool(store) != bool(broker):
         raise ConfigurationError("--store and --broker belong together: give both for servers, or none for files")
-    with _folder(keep) as folder, _quiet():
+    with _folder(keep) as folder, quiet():
         if store:
             os.environ.setdefault("MELMASTOON_PACE", "20")  # before the services are imported: they keep it
             play = import_module("melmastoon.demo.servers").played_on_servers
@@ -77,7 +77,7 @@ def demo(
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """What the machine's SQLite lacks is no part of the show, nor what a killed process leaves behind."""
     log = logging.getLogger("posthouse")
     before = log.level

@@ -31,18 +31,19 @@ PARTITIONS = 2
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """What a process must know to run some of the services. Without `store` and `broker` everything is in the folder, on a
-    clock that stands still; with them (`{service}` stands for the name) on servers, and in real time."""
+    clock that stands still unless it is `live`; with them (`{service}` stands for the name) on servers, and in real time."""
 
     folder: str
     seed: int
     bookings: int
     store: str = ""
     broker: str = ""
+    live: bool = False
 
     @property
     def simulated(self) -> bool:
         """Whether time is moved by the driver."""
-        return not self.store
+        return not (self.store or self.live)
 
     @property
     def clock_file(self) -> Path:
@@ -56,6 +57,11 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     def vendors_file(self) -> Path:
         return Path(self.folder) / "vendors.db"
 
+    @property
+    def strike_file(self) -> Path:
+        """While it is there, the carrier of messages takes none."""
+        return Path(self.folder) / "strike"
+
     def store_file(self, service: str) -> Path:
         return Path(self.folder) / f"{service}.db"
 
@@ -63,7 +69,9 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         """The vendors as the guests' fates want them, inside the block. Their slowness is left out where time stands still."""
         first = MONDAY if self.simulated else LONG_AGO
         calendar, midnight = SharedClock(self.clock_file), first - first % DAY
-        weather = Planned.of(cast(self.seed, self.bookings), self.seed, lambda: calendar.now() - midnight)
+        weather = Planned.of(
+            cast(self.seed, self.bookings), self.seed, lambda: calendar.now() - midnight, self.strike_file.exists
+        )
         return pretending(World(Ledger(self.vendors_file), weather, latency=0.0 if self.simulated else 1.0))
 
     def clock(self) -> Clock:
@@ -73,9 +81,10 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         """Let services run here, each watched by the witness. Commits survive a SIGKILL, which is all that happens here;
         a power cut might take the last ones, at a tenth of the price."""
         log = None
-        if self.simulated:
+        if not self.store:
+            patience = {"lease": LEASE} if self.simulated else {}
             log = EmbeddedBroker(
-                self.log_file, clock=SystemClock(), partitions=PARTITIONS, synchronous="NORMAL", lease=LEASE
+                self.log_file, clock=SystemClock(), partitions=PARTITIONS, synchronous="NORMAL", **patience
             )
         for service in services:
             if log is None:

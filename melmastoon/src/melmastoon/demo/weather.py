@@ -28,6 +28,9 @@ DECLINED: Mapping[Fate, Sequence[str]] = {
 
 FOREVER = math.inf
 
+CARRIED = ("take",)
+"""What the carrier of messages is asked to do."""
+
 
 def outages(booking: Booking) -> Mapping[str, tuple[float, float]]:
     """Operations of the lock vendor that fail for a booking, from and until: seconds since midnight of the first day."""
@@ -57,17 +60,24 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     moody: Seeded
     time: Callable[[], float]
     """Seconds since midnight of the first day."""
+    strike: Callable[[], bool]
+    """Whether the carrier takes no messages now."""
 
     @classmethod
-    def of(cls, cast: Sequence[Booking], seed: int, time: Callable[[], float]) -> Planned:
+    def of(
+        cls, cast: Sequence[Booking], seed: int, time: Callable[[], float], strike: Callable[[], bool] = lambda: False
+    ) -> Planned:
         return cls(
             fates={booking.id: booking.fate for booking in cast},
             outages={booking.id: outages(booking) for booking in cast},
             moody=Seeded(seed=seed, faults=0.6),
             time=time,
+            strike=strike,
         )
 
     def mood(self, operation: str, id: str, attempt: int) -> Mood:
+        if operation in CARRIED and self.strike():
+            return "error"
         booking = self._booking(id)
         if self.fates.get(booking) == "vendor_moody":
             return self.moody.mood(operation, id, attempt)
