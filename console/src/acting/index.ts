@@ -1,0 +1,1 @@
+export { Act, Acting, type Outcome, type Params, type Preview } from "./act";
