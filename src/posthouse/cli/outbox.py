@@ -101,19 +101,15 @@ def _about(stuck: StuckRow, action: Action) -> Action:
         tenant=row.tenant,
         key=row.key or "",
         event_id=row.event_id,
-        changed={"state": (_state(stuck), "due")},
+        changed={"state": (stuck.state, "due")},
     )
-
-
-def _state(stuck: StuckRow) -> str:
-    return "quarantined" if stuck.quarantined else "refused" if stuck.attempts else "waiting"
 
 
 def _facts(stuck: StuckRow) -> dict[str, object]:
     row = stuck.row
     return {
         "id": row.id,
-        "state": _state(stuck),
+        "state": stuck.state,
         "topic": row.topic,
         "tenant": row.tenant,
         "key": row.key,
@@ -130,7 +126,7 @@ def _row(stuck: StuckRow) -> tuple[Cell, ...]:
     row = stuck.row
     return (
         row.id,
-        _state(stuck),
+        stuck.state,
         row.topic,
         row.tenant,
         row.key or "",

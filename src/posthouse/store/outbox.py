@@ -83,6 +83,11 @@ class StuckRow(msgspec.Struct, frozen=True, kw_only=True):
     first_at: float = 0.0
     next_at: float = 0.0
 
+    @property
+    def state(self) -> Literal["quarantined", "refused", "waiting"]:
+        """How it stands, in a word: set aside, to be tried again, or behind one of its key."""
+        return "quarantined" if self.quarantined else "refused" if self.attempts else "waiting"
+
 
 class SentFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which rows that were sent; None means any."""

@@ -18,9 +18,9 @@ from posthouse.cli.saga.choosing import asked_where, declared
 from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError
 from posthouse.events import timestamp
-from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN
+from posthouse.processes.saga.telling import called
 from posthouse.service import Service
-from posthouse.store.sagas import STOP_WAITING, SagaFilter, SagaRef, SagaRow, SagaStatus
+from posthouse.store.sagas import SagaFilter, SagaRef, SagaRow, SagaStatus
 
 COLUMNS = ("SAGA", "ID", "TENANT", "STATUS", "LAST STEP", "FOR", "NEXT, OR WHY")
 
@@ -33,12 +33,6 @@ COLOURS: Mapping[SagaStatus, str] = {
     "cancelled": "dim",
     "partial": "bold yellow",
     "compensation_failed": "bold red",
-}
-
-OWN = {
-    RETRY_UNDO: "next try of the undo",
-    UNDO_WITHIN: "end of waiting",
-    STOP_WAITING: "end of waiting for early events",
 }
 
 FOR_AN_OPERATOR: frozenset[SagaStatus] = frozenset(("partial", "compensation_failed"))
@@ -135,11 +129,6 @@ async def _find(
             if len(found) == limit:
                 break
         return found, await app_of(service).sagas.counts()
-
-
-def called(deadline: str) -> str:
-    """A deadline in words: the library's own have names that mean little to people."""
-    return OWN.get(deadline, deadline)
 
 
 def _row(service: Service, row: SagaRow, now: float) -> tuple[Cell, ...]:

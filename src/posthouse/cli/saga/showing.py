@@ -27,12 +27,12 @@ from posthouse.cli.output import (
 )
 from posthouse.cli.saga.advice import advice, of_others
 from posthouse.cli.saga.choosing import Attempt, SagaId, SagaName, Tenant, chosen, declared, other_attempts
-from posthouse.cli.saga.looking import COLOURS, called, status_text, summary
+from posthouse.cli.saga.looking import COLOURS, status_text, summary
 from posthouse.cli.target import Target, load
-from posthouse.errors import EventError
-from posthouse.events import decode_any, timestamp
+from posthouse.events import timestamp
 from posthouse.processes import SagaType, SagaView
 from posthouse.processes.saga.tasks import HELP, task_in
+from posthouse.processes.saga.telling import called, is_about
 from posthouse.processes.saga.waiting import first_of_key, obstacle, obstacle_behind
 from posthouse.service import Service
 from posthouse.store import HeldEvent, HeldFilter
@@ -77,22 +77,8 @@ async def _look(service: Service, of: SagaType, id: str, tenant: str | None, att
         row = await chosen(service, of.name, id, tenant, attempt)
         view = await sagas.show(of.name, id, tenant=row.tenant, attempt=row.attempt)
         wanted = HeldFilter(consumer=of.consumer, tenant=row.tenant)
-        held = [event async for event in service.held.find(wanted) if _is_for(of, event, row)]
+        held = [event async for event in service.held.find(wanted) if is_about(of, event, row)]
         return Seen(view, held, await other_attempts(service, row), await sagas.children(row))
-
-
-def _is_for(of: SagaType, held: HeldEvent, row: SagaRow) -> bool:
-    """Whether a held event is about this saga; one that cannot be read is about none."""
-    if held.entry.event_id in {armed.event_id for armed in row.deadlines.values()}:
-        return True
-    event_type = of.event_types.get(held.type)
-    if event_type is None:
-        return False
-    try:
-        event = decode_any(held.headers, held.body)
-        return of.id_in(held.type, event.with_data(event_type.payload.decode(event.data))) == row.id
-    except EventError:
-        return False
 
 
 def _show(service: Service, of: SagaType, seen: Seen, target: str) -> None:
