@@ -1,7 +1,7 @@
 // Builds the interface: hashed files and the page that loads them, into the folder that is in the wheel, or into the one
 // that is named. The same sources give the same bytes: a test rebuilds and compares.
 import { build, context } from "esbuild";
-import { mkdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -22,13 +22,36 @@ const options = {
   target: ["es2022", "chrome111", "firefox114", "safari16.4"],
   minify: true,
   charset: "utf8",
-  legalComments: "none",
+  legalComments: "none", // licenses.txt has them
+  preserveSymlinks: true,
   jsx: "automatic",
   jsxImportSource: "preact",
   metafile: true,
   logLevel: "warning",
-  plugins: [{ name: "page", setup: (one) => one.onEnd(page) }],
+  plugins: [
+    { name: "page", setup: (one) => one.onEnd(page) },
+    { name: "licences", setup: (one) => one.onEnd(licences) },
+  ],
 };
+
+// The packages that are in the bundle, with what their authors ask to be handed on.
+async function licences({ metafile, errors }) {
+  if (errors.length) return;
+  const names = new Set();
+  for (const input of Object.keys(metafile.inputs)) {
+    const hit = /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(input);
+    if (hit) names.add(hit[1]);
+  }
+  const texts = [];
+  for (const name of [...names].sort()) {
+    const folder = join(here, "node_modules", name);
+    const { version, license } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
+    const file = (await readdir(folder)).find((one) => /^licen[cs]e/i.test(one));
+    const text = file ? (await readFile(join(folder, file), "utf8")).trim() : `Licence: ${license}`;
+    texts.push(`${name} ${version}\n\n${text}\n`);
+  }
+  await writeFile(join(into, "licenses.txt"), texts.join(`\n${"-".repeat(80)}\n\n`));
+}
 
 // `@BASE@` is where the console is mounted: the server writes it. No inline script, no inline style: the policy forbids them.
 async function page({ metafile, errors }) {
