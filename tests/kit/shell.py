@@ -46,13 +46,14 @@ class Shell:
                 process.kill()
             process.wait()
 
-    def start(self, *arguments: str, verb: str = "run") -> subprocess.Popen[bytes]:
-        """`posthouse run …` in a session of its own; it logs to a file."""
+    def start(self, *arguments: str, verb: str = "run", says: bool = False) -> subprocess.Popen[bytes]:
+        """`posthouse run …` in a session of its own; it logs to a file, and what it `says` on stdout goes there too."""
         with (self.folder / "run.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-c", "from posthouse.cli import main; main()", verb, *arguments],
                 cwd=self.folder,
                 env=_environment(),
+                stdout=log if says else None,
                 stderr=log,
                 start_new_session=True,
             )

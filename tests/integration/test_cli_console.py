@@ -1,0 +1,91 @@
+"""`posthouse console` as a real process: it serves what can be shown, makes nothing, and ends when it is told to."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.kit.shell import Shell
+from tests.kit.waiting import until
+
+SHOP = """
+from posthouse import Service
+
+orders = Service("orders", owner="sales")
+"""
+
+
+class Desk(Shell):
+    """A folder with one service that can be imported, and one that cannot."""
+
+    def furnish(self) -> None:
+        (self.folder / "shop.py").write_text(SHOP)
+        (self.folder / "broken.py").write_text('raise RuntimeError("no settings")')
+
+    @contextmanager
+    def console(self, *arguments: str) -> Iterator[httpx.Client]:
+        """One that is served, and somebody who came by the address that it told."""
+        self.start(*arguments, "--http", "127.0.0.1:0", verb="console", says=True)
+        self.wait_until(lambda: bool(self.places()), "serving")
+        place = httpx.URL(self.places()[-1])
+        base = place.copy_with(raw_path=b"/")
+        with httpx.Client(base_url=base, follow_redirects=True, timeout=10) as client:
+            client.get(place)
+            yield client
+
+    def places(self) -> list[str]:
+        return re.findall(r"console is at (http://\S+)", self.log())
+
+    def listing(self) -> list[str]:
+        return sorted(
+            str(file.relative_to(self.folder)) for file in self.folder.rglob("*") if "__pycache__" not in str(file)
+        )
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with Desk(tmp_path) as made:
+        made.furnish()
+        yield made
+
+
+def test_what_cannot_be_imported_is_told_of_until_it_can_be_and_the_rest_is_shown(desk: Desk) -> None:
+    with desk.console("shop", "broken") as client:
+        answer = client.get("/api/services").json()
+        assert [one["name"] for one in answer["data"]["items"]] == ["orders"]
+        [problem] = answer["problems"]
+        assert problem["service"] == "broken"
+        assert "no settings" in problem["what"]
+
+        (desk.folder / "broken.py").write_text(SHOP.replace("orders", "billing"))
+        until(lambda: not client.get("/api/services").json()["problems"], "it was mended")
+        services = client.get("/api/services").json()["data"]["items"]
+    assert [one["name"] for one in services] == ["orders", "billing"]
+
+
+def test_it_makes_nothing_and_ends_with_code_0(desk: Desk) -> None:
+    before = desk.listing()
+    with desk.console("shop") as client:
+        assert client.get("/api/services").status_code == 200
+    [process] = desk.running
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == 0, desk.log()
+    assert desk.listing() == sorted([*before, "run.log"])
+
+
+def test_a_second_one_at_the_same_place_is_told_that_the_port_is_taken(desk: Desk) -> None:
+    with desk.console("shop") as client:
+        again = desk.start("shop", "--http", f"127.0.0.1:{client.base_url.port}", verb="console")
+        assert again.wait(timeout=20) == 2
+    assert f"port {client.base_url.port} is taken" in " ".join(desk.log().split())
+
+
+def test_where_nothing_can_be_imported_there_is_nothing_to_serve(desk: Desk) -> None:
+    assert desk.start("broken", verb="console").wait(timeout=20) == 2
+    assert "no settings" in desk.log()
