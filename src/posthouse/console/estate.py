@@ -7,7 +7,7 @@ import importlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -56,6 +56,17 @@ class Told(msgspec.Struct, Generic[T]):
     problems: list[Problem]
 
 
+class Part(Protocol):
+    """What belongs to an estate and ends with it."""
+
+    def __init__(self, estate: Estate) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+P = TypeVar("P", bound=Part)
+
+
 class Estate:
     """Services by name, each opened to look at only: nothing is made, no set-up function runs.
 
@@ -73,6 +84,7 @@ class Estate:
         self._doubted: set[int] = set()
         """Those that did not answer in time."""
         self._lock = asyncio.Lock()
+        self._parts: dict[type, Part] = {}
         problems = [problem for one in given if (problem := self._add(one.services if isinstance(one, App) else [one]))]
         if problems:
             raise ConfigurationError(*(problem.what for problem in problems))
@@ -105,10 +117,16 @@ class Estate:
         named = [app for app in self.apps if app.opened.name == name]
         return named[0] if named else app_of(self.service(name))
 
+    def part(self, kind: type[P]) -> P:
+        """The one of its kind that this estate has; made at first use."""
+        return cast("P", self._parts[kind] if kind in self._parts else self._parts.setdefault(kind, kind(self)))
+
     # Finding and closing. Stores are opened when they are asked, so that one which hangs keeps nobody waiting.
 
     async def aclose(self) -> None:
-        """Close what was opened here."""
+        """Close what was opened here, parts first."""
+        for part in self._parts.values():
+            await part.aclose()
         mine = [app for app in self.apps if not (app.opened.ready or app.opened.runs)]
         await asyncio.gather(*(_closed(app) for app in mine))
         self._looked.clear()

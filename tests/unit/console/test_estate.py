@@ -42,6 +42,10 @@ async def orders(tmp_path: Path) -> AsyncIterator[App]:
     await app.aclose()
 
 
+def files(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
 async def counts(app: App) -> Counts:
     return await app.store.counts()
 
@@ -102,7 +106,7 @@ async def test_looking_makes_no_file_and_one_that_comes_later_is_taken_up(tmp_pa
     async with opened(Estate(app)) as estate:
         told = await estate.each(counts)
         assert "orders.db" in told.problems[0].what
-        assert not [*tmp_path.iterdir()]
+        assert files(tmp_path) == []
         maker = an_app("orders", tmp_path)
         await maker.open()
         await maker.aclose()
