@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import typer
 from rich.text import Text
 
-from posthouse.app import App, apps_of
-from posthouse.broker import Capabilities
+from posthouse.app import apps_of
 from posthouse.checks import Check, Judgement
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.options import AsJson
-from posthouse.cli.order import order_checks
 from posthouse.cli.output import Cell, aimed, print_json, print_table, say
 from posthouse.cli.sheet import sheet_rows
 from posthouse.cli.target import Targets, load_all
-from posthouse.errors import BrokerError, PosthouseError, StoreError
-from posthouse.promise import Clause, promise_of
-from posthouse.redaction import redacted
 from posthouse.service import Service
-from posthouse.store import has_process_tables
-from posthouse.survey import Surveyed
-from posthouse.topology import Scope, plan
-from posthouse.watch.status import forgotten
+from posthouse.watch.examining import Examination, examine
 
 STYLES: dict[Judgement, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
-UNREACHED = "opening"
-"""The name of the only check of what cannot be opened."""
-UNCOMPARED = "grant the right to list what is there, or run `posthouse topology plan TARGET` as somebody who has it"
-
-
-class Examination(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found about one store or broker. `sheet` and `promise` are those of a broker that could be reached."""
-
-    service: str
-    part: str
-    place: str
-    checks: Sequence[Check]
-    sheet: Capabilities | None = None
-    promise: Sequence[Clause] = ()
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,118 +51,10 @@ async def examine_all(services: Sequence[Service]) -> list[Examination]:
     found: list[Examination] = []
     for app in apps_of(services):
         try:
-            found += [await _examine_store(app), await _examine_broker(app)]
+            found += await examine(app)
         finally:
             await app.aclose()
     return found
-
-
-async def _examine_store(app: App) -> Examination:
-    place = redacted(app.opened.ports.store_url)
-    with contextlib.suppress(PosthouseError):  # its own examination says it
-        _ = app.broker  # once it is there, it says how many connections it shares
-    declared = [handlers for service in app.services for handlers in service.declared.consumers.values()]
-    shapes = {handler.view for handlers in declared for handler in handlers.values() if handler.view is not None}
-    checks = await _checked(lambda: app.store.checks(shapes=shapes), "is the server up, and the URL right?")
-    return Examination(
-        service=app.opened.name,
-        part="store",
-        place=place,
-        checks=[*checks, *await _saga_checks(app), *await _schedule_checks(app)],
-    )
-
-
-async def _saga_checks(app: App) -> Sequence[Check]:
-    """Whether stored sagas fit the classes that will run them."""
-    try:
-        await app.opened.look()
-        return (await app.sagas.compare()).checks() if has_process_tables(app.store) else []
-    except PosthouseError:  # the store's own checks say it
-        return []
-
-
-async def _schedule_checks(app: App) -> Sequence[Check]:
-    """Rows of schedules that nobody declares any more."""
-    if not has_process_tables(app.store):
-        return []
-    try:
-        await app.opened.look()
-        left = [view for view in await app.schedules.find() if view.declared is None]
-    except StoreError:  # the store's own checks say it
-        return []
-    return [
-        Check(
-            name=f"schedule {view.name}",
-            found=f"{view.service} does not declare it any more, and nobody runs it",
-            judgement="warn",
-            fix=f"bring it back, or forget it: `posthouse schedule forget TARGET {view.name}`",
-        )
-        for view in left
-    ]
-
-
-async def _examine_broker(app: App) -> Examination:
-    place = redacted(app.opened.ports.broker_url)
-    checks = await _checked(lambda: _broker_checks(app), "is the broker up, and the URL right?")
-    if any(check.name == UNREACHED for check in checks):
-        return Examination(service=app.opened.name, part="broker", place=place, checks=checks)
-    sheet = app.broker.sheet
-    return Examination(
-        service=app.opened.name, part="broker", place=place, checks=checks, sheet=sheet, promise=promise_of(sheet)
-    )
-
-
-async def _broker_checks(app: App) -> Sequence[Check]:
-    """The survey comes first: it tells the broker which topics to judge."""
-    surveyed = [await _topology_check(app)] if isinstance(app.broker, Surveyed) else []
-    return [
-        app.opened.ports.reach,
-        *await app.broker.checks(),
-        *surveyed,
-        *await _trace_checks(app),
-        *(check for service in app.services for check in order_checks(service)),
-    ]
-
-
-async def _topology_check(app: App) -> Check:
-    """What is missing is made at the next start; what is set otherwise or left over stays until somebody decides. A service
-    may run without the right to list what is there."""
-    try:
-        verbs = [step.verb for step in await plan(app.broker, app.opened.topology(), Scope.of(app.services))]
-    except BrokerError as error:
-        return Check(name="topology", found=f"not compared: {error}", judgement="warn", fix=UNCOMPARED)
-    missing, changed, left = (verbs.count(verb) for verb in ("create", "change", "delete"))
-    if changed or left:
-        found = f"{missing} missing, {changed} set otherwise, {left} not declared any more"
-        return Check(name="topology", found=found, judgement="warn", fix="see `posthouse topology plan TARGET`")
-    return Check(name="topology", found=f"{missing} not made yet: the next start does it" if missing else "as declared")
-
-
-async def _trace_checks(app: App) -> list[Check]:
-    """A broker that has nothing of a topic to which the store has sent."""
-    try:
-        await app.opened.look()
-        gone = await forgotten(app)
-    except StoreError:  # the store's own checks say it
-        return []
-    return [
-        Check(
-            name=f"log of {topic}",
-            found=f"{number:,} events were sent, and the broker has no trace of them: it was deleted, or is another one",
-            judgement="fail",
-            fix="run a worker, which makes what it needs; see with `posthouse status TARGET` what consumers lack, and send it again: "
-            "docs/missing.md",
-        )
-        for topic, number in gone.items()
-    ]
-
-
-async def _checked(ask: Callable[[], Awaitable[Sequence[Check]]], fix: str) -> Sequence[Check]:
-    """The checks, or the one that says why there are none: what cannot even be opened is a finding too."""
-    try:
-        return await ask()
-    except PosthouseError as error:
-        return [Check(name=UNREACHED, found=str(error), judgement="fail", fix=fix)]
 
 
 def _show(examination: Examination) -> None:

@@ -168,14 +168,30 @@ class Estate:
         away, or has other tables, is a problem. A Refusal is raised."""
         await self.load()
         apps = self.apps if services is None else list({id(app): app for app in map(self.app, services)}.values())
-        answers = await asyncio.gather(*(self._asked(app, ask, within) for app in apps))
-        told: Told[T] = Told({}, [*self._unloaded.values()] if services is None else [])
+
+        async def seen(app: App) -> T:
+            await self._seen(app, within)
+            return await ask(app)
+
+        answers = await asyncio.gather(*(self._answer(app, seen, within) for app in apps))
+        return self._told(apps, answers, self.problems if services is None else [])
+
+    @staticmethod
+    def _told(apps: Sequence[App], answers: Sequence[tuple[T] | Problem], problems: Sequence[Problem]) -> Told[T]:
+        told: Told[T] = Told({}, list(problems))
         for app, answer in zip(apps, answers, strict=True):
             if isinstance(answer, Problem):
                 told.problems.append(answer)
             else:
                 told.found[app.opened.name] = answer[0]
         return told
+
+    async def examined(self, ask: Callable[[App], Awaitable[T]], *, within: float) -> Told[T]:
+        """As `each`, of stores that may be away or older: whoever asks says that himself."""
+        await self.load()
+        apps = self.apps
+        answers = await asyncio.gather(*(self._answer(app, ask, within) for app in apps))
+        return self._told(apps, answers, [])
 
     async def one(self, service: str, ask: Callable[[App], Awaitable[T]], *, within: float = WITHIN) -> T:
         """The answer of the store of one service; Refusal 404 where there is no such service, 503 where it cannot answer."""
@@ -184,10 +200,9 @@ class Estate:
             raise Refusal(503, f"{problem.service}: {problem.what}", problem.do)
         return next(iter(told.found.values()))
 
-    async def _asked(self, app: App, ask: Callable[[App], Awaitable[T]], within: float) -> tuple[T] | Problem:
+    async def _answer(self, app: App, ask: Callable[[App], Awaitable[T]], within: float) -> tuple[T] | Problem:
         name = app.opened.name
         try:
-            await self._seen(app, within)
             async with asyncio.timeout(within):
                 answer = (await ask(app),)
             self._doubted.discard(id(app))
@@ -211,12 +226,8 @@ class Estate:
 
     async def _seen(self, app: App, within: float) -> None:
         """Its tables are there. Who was silent must show in short time that it is not any more."""
-        if id(app) in self._doubted:
-            async with asyncio.timeout(DOUBTED_WITHIN):
-                await app.opened.look()
-            self._looked.add(id(app.opened))
-        elif id(app.opened) not in self._looked:
-            async with asyncio.timeout(within):
+        if id(app) in self._doubted or id(app.opened) not in self._looked:
+            async with asyncio.timeout(DOUBTED_WITHIN if id(app) in self._doubted else within):
                 await app.opened.look()
             self._looked.add(id(app.opened))
 

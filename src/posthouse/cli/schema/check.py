@@ -15,7 +15,6 @@ import typer
 from posthouse.cli.catalog.freezing import Directory
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.options import AsJson
-from posthouse.cli.schema.comparing import compare_schemas
 from posthouse.cli.schema.reports import Form, Located, print_report
 from posthouse.cli.schema.sides import past, present
 from posthouse.cli.target import load_all
@@ -23,6 +22,7 @@ from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.frozen import retired_in
 from posthouse.governance.bundle import FOLDER
+from posthouse.governance.comparing import compare_schemas
 from posthouse.governance.evolution import Mode
 from posthouse.governance.folder import write_folder
 from posthouse.governance.gate import BYPASSES, Bypass, Report, examine
