@@ -1,8 +1,8 @@
 """A shop renames a field: the gate says whom that breaks, and a pact of another repository says it too."""
 
 from posthouse import Event, Payload, Service
-from posthouse.governance.comparing import compare_schemas
 from posthouse.governance.bundle import Bundle, read_bundle
+from posthouse.governance.comparing import compare_schemas
 from posthouse.governance.document import Document
 from posthouse.governance.evolution import Mode
 from posthouse.governance.freezing import freeze

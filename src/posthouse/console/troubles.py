@@ -22,6 +22,10 @@ OVER = Thresholds()
 """From when on something takes too long: what the alerts say."""
 
 
+LONG = 10.0
+"""Seconds from which on it is said for how long."""
+
+
 class Press(msgspec.Struct, frozen=True):
     """What to press: a page of the console, by its path."""
 
@@ -211,7 +215,7 @@ def _held(look: Look) -> Iterator[Trouble]:
 
 
 def _since(age: float | None) -> str:
-    return f", the first for {span(age)}" if age else ""
+    return f", the first for {span(age)}" if age and age >= LONG else ""
 
 
 def _outbox(look: Look) -> Iterator[Trouble]:

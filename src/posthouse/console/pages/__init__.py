@@ -3,23 +3,33 @@
 from posthouse.console.acting import table as acts
 from posthouse.console.dispatch import gathered
 from posthouse.console.pages import (
+    catalogue,
     consumers,
+    health,
+    home,
+    map,
     outbox,
     processes,
     projections,
     relays,
     schedules,
     services,
+    tenants,
 )
 
 TABLES = gathered(
     acts.PAGES,
+    catalogue.PAGES,
     consumers.PAGES,
+    health.PAGES,
+    home.PAGES,
+    map.PAGES,
     outbox.PAGES,
     processes.PAGES,
     projections.PAGES,
     relays.PAGES,
     schedules.PAGES,
     services.PAGES,
+    tenants.PAGES,
 )
 """All pages, by path."""

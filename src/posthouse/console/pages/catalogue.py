@@ -235,7 +235,13 @@ def _line(entry: EventEntry, document: Document) -> Line:
         format=entry.format,
         deprecated=entry.deprecated,
         successor=entry.successor,
-        readers=len({handler.partition(":")[0] for handler in document.readers(entry.subject)}),
+        readers=len(
+            {
+                handler.consumer
+                for handler in document.handlers
+                if any(reading.subject == entry.subject for reading in handler.reads)
+            }
+        ),
         description=entry.description,
     )
 

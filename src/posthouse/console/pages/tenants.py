@@ -10,6 +10,7 @@ from posthouse.app import App
 from posthouse.console.asking import Ask, Refusal
 from posthouse.console.pages.home import everyone
 from posthouse.errors import did_you_mean
+from posthouse.receiving import dead_letter_topic
 from posthouse.store import HeldFilter, HeldState
 
 ROWS = 1_000
@@ -82,7 +83,8 @@ def _figure(one: Tenant, by: str) -> float:
 async def _seen(app: App) -> _Seen:
     store = app.store
     newest = await store.outbox.newest()
-    rows = await store.outbox.kept(max(0, newest - ROWS), ROWS)
+    copies = {dead_letter_topic(topic) for service in app.services for topic in service.declared.topics}
+    rows = [row for row in await store.outbox.kept(max(0, newest - ROWS), ROWS) if row.topic not in copies]
     seen = _Seen({}, {}, {}, {}, len(rows), full=False)
     for row in rows:
         seen.said[row.tenant] = seen.said.get(row.tenant, 0) + 1

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 
 from posthouse import Payload, Service
-from posthouse.governance.comparing import compare_schemas
 from posthouse.governance.bundle import Bundle, Files, read_bundle
+from posthouse.governance.comparing import compare_schemas
 from posthouse.governance.document import Document
 from posthouse.governance.evolution import Mode
 from posthouse.governance.freezing import freeze
