@@ -42,7 +42,11 @@ export const liveUp = signal(false);
 
 const WITHIN = 30_000;
 const ASK_AGAIN = 5_000;
+const ASK_UNHEARD = 3_000;
 const KEPT = 60;
+
+/** The last answers, shown while the next are on their way. */
+const kept = new Map<string, Answer<unknown>>();
 
 async function request<T>(path: string, init: RequestInit, stop?: AbortSignal): Promise<T> {
   const signals = [AbortSignal.timeout(WITHIN), ...(stop ? [stop] : [])];
@@ -73,6 +77,7 @@ async function request<T>(path: string, init: RequestInit, stop?: AbortSignal): 
     throw new ApiError(response.status, `The answer (HTTP ${response.status}) is not the console's.`, "Is there a proxy between?");
   }
   if (response.ok) return body as T;
+  if (response.status === 401) kept.clear();
   const told = (body as { error?: { message?: string; hint?: string } }).error;
   throw new ApiError(response.status, told?.message ?? `HTTP ${response.status}`, told?.hint ?? "");
 }
@@ -133,8 +138,6 @@ interface State<T> {
   loading: boolean;
 }
 
-const kept = new Map<string, Answer<unknown>>();
-
 function keep(path: string, answer: Answer<unknown>): void {
   kept.delete(path);
   kept.set(path, answer);
@@ -191,11 +194,19 @@ export function useData<T>(path: string | null, { every, live }: Options = {}): 
   }, [refresh]);
 
   const up = liveUp.value;
-  const wait = every ?? (topics && !up ? ASK_AGAIN : undefined);
+  const unheard = state.error?.status === 0;
+  const wait = unheard ? ASK_UNHEARD : (every ?? (topics && !up ? ASK_AGAIN : undefined));
   useEffect(() => {
     if (wait === undefined) return;
-    const timer = setInterval(() => document.hidden || refresh(), wait);
-    return () => clearInterval(timer);
+    const next = (): void => {
+      if (!document.hidden) refresh();
+    };
+    const timer = setInterval(next, wait);
+    document.addEventListener("visibilitychange", next);
+    return () => {
+      clearInterval(timer);
+      document.removeEventListener("visibilitychange", next);
+    };
   }, [wait, refresh]);
 
   useEffect(() => {

@@ -56,7 +56,7 @@ export function Menu({ label, items, children, up }: { label: string; items: rea
   };
   return (
     <div class="menu" ref={self} onKeyDown={key}>
-      <button type="button" class="button button-plain button-small" aria-haspopup="menu" aria-expanded={open} aria-controls={open ? id : undefined} aria-label={children ? label : undefined} onClick={() => set(!open)}>
+      <button type="button" class="button button-plain button-small" aria-haspopup="menu" aria-expanded={open} aria-controls={open ? id : undefined} onClick={() => set(!open)}>
         {children ?? label} <span aria-hidden="true" class="menu-mark">▾</span>
       </button>
       {open && (

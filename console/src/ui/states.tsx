@@ -49,13 +49,19 @@ const sentence = (text: string): string => (text ? text.charAt(0).toUpperCase() 
 
 /** The server refused, or did not answer. */
 export function Failure({ error, retry }: { error: ApiError; retry?: () => void }) {
-  const title = error.status === 403 ? "You may not see this" : error.status === 404 ? "Not here" : error.status === 0 ? "No answer" : "This cannot be shown";
+  const title = error.status === 401 ? "You are not signed in" : error.status === 403 ? "You may not see this" : error.status === 404 ? "Not here" : error.status === 0 ? "No answer" : "This cannot be shown";
   return (
     <div class="failure" role="alert">
       <p class="empty-title">{title}</p>
       <p class="wrap">{error.message}</p>
       {error.hint && <p class="muted wrap">{error.hint}</p>}
-      {retry && error.status !== 403 && <Button onClick={retry}>Ask again</Button>}
+      {error.status === 401 ? (
+        <Button kind="main" onClick={() => location.reload()}>
+          Sign in
+        </Button>
+      ) : (
+        retry && error.status !== 403 && <Button onClick={retry}>Ask again</Button>
+      )}
     </div>
   );
 }
