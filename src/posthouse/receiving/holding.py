@@ -10,6 +10,7 @@ import msgspec
 
 from posthouse.events import decode_any, timestamp
 from posthouse.pulse import alive
+from posthouse.receiving.fingerprint import fingerprint, reason_word
 from posthouse.receiving.order import is_outlived
 from posthouse.receiving.policy import DEFAULT, Policy
 from posthouse.seam import Failure, Failures, current
@@ -65,7 +66,8 @@ class Holder:
     ) -> bool:
         """Out of line, for people to look at: it never runs by itself and keeps nobody waiting. False when it is not held any
         more, in its turn, or was quarantined before."""
-        aside = msgspec.structs.replace(held, state="quarantined", reason=reason)
+        word = held.fingerprint or reason_word(reason, read=bool(held.type))
+        aside = msgspec.structs.replace(held, state="quarantined", reason=reason, fingerprint=word)
         if not await self.put(transaction, aside):
             if held.id or await self._is_held(transaction, held):
                 return False
@@ -215,11 +217,12 @@ def dead_letter_topic(topic: str) -> str:
 
 
 def with_error(held: HeldEvent, error: BaseException) -> HeldEvent:
-    """Keep the error's class, words and place; never the values of variables."""
+    """Keep the error's class, words and place, and what tells it from others; never the values of variables."""
     told = traceback.format_exception(type(error), error, users_part(error.__traceback__))
     mask = Mask(current())
     stack = mask.shown("".join(told)[-READ:], READ)[-STACK_LIMIT:]
-    return msgspec.structs.replace(held, error=f"{type(error).__name__}: {mask.words_of(error)}", stack=stack)
+    words = f"{type(error).__name__}: {mask.words_of(error)}"
+    return msgspec.structs.replace(held, error=words, stack=stack, fingerprint=fingerprint(error))
 
 
 def _story(held: HeldEvent) -> dict[str, str]:

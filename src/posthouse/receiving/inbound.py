@@ -55,6 +55,7 @@ class InboundEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             reason=reason,
             attempts=attempts,
             after=after,
+            correlation=None if self.event is None else storable(self.event.correlation or self.event.id),
         )
 
 

@@ -12,6 +12,7 @@ from posthouse.clock import Clock
 from posthouse.errors import RetryNow, TransactionClosed, ValueRefused
 from posthouse.pulse import alive
 from posthouse.receiving.claim import Claimer, Hold
+from posthouse.receiving.fingerprint import CRASH, NO_HANDLER
 from posthouse.receiving.holding import with_error
 from posthouse.receiving.inbound import InboundEvent, under_digest
 from posthouse.receiving.policy import Again, Dead, Outcome, Quarantine
@@ -89,13 +90,15 @@ class Settler:
             if held is None:
                 if await self.claimer.is_next(tx, inbound):
                     left = inbound.to_held(self.claimer.consumer, "retrying", UNKNOWN, after=LOOK_AROUND)
-                    await holder.put(tx, left)
+                    await holder.put(tx, msgspec.structs.replace(left, fingerprint=NO_HANDLER))
             elif held.last_at - held.first_at > LEFT_FOR:
                 self.report(inbound, None, Dead(NOBODY_KNOWS), held.attempts)
                 await holder.dead_letter(tx, held, NOBODY_KNOWS, inbound.policy)
             else:
                 runs = max(held.attempts - 1, 0)
-                again = msgspec.structs.replace(held, attempts=runs, reason=UNKNOWN, after=LOOK_AROUND)
+                again = msgspec.structs.replace(
+                    held, attempts=runs, reason=UNKNOWN, after=LOOK_AROUND, fingerprint=NO_HANDLER
+                )
                 await holder.put(tx, again)
 
     async def spent(self, inbound: InboundEvent, held: HeldEvent) -> bool:
@@ -104,7 +107,8 @@ class Settler:
             return False
         self.report(inbound, None, Dead("attempts spent, the last of them in a crash"), inbound.policy.max_attempts)
         async with self.claimer.store.begin() as tx:
-            await self.claimer.holder.dead_letter(tx, held, "attempts spent", inbound.policy)
+            crashed = msgspec.structs.replace(held, fingerprint=held.fingerprint or CRASH)
+            await self.claimer.holder.dead_letter(tx, crashed, "attempts spent", inbound.policy)
         return True
 
     def report(self, inbound: InboundEvent, error: Exception | None, outcome: Outcome, attempts: int) -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from posthouse.checks import Check
 from posthouse.store.actions import Action, ActionFilter, ActionTable
+from posthouse.store.browsing import Browsing
 from posthouse.store.gauges import Connections, Counts, Gauges, Sums
 from posthouse.store.held import BLOCKING, WAITED, HeldEvent, HeldFilter, HeldState, HeldTable
 from posthouse.store.inbox import InboxEntry, InboxTable, KeyPosition, Seen
@@ -51,6 +52,7 @@ __all__ = [
     "Action",
     "ActionFilter",
     "ActionTable",
+    "Browsing",
     "Connections",
     "CoreStore",
     "Counts",
@@ -259,7 +261,9 @@ class ProcessTables(Protocol):
 
 
 class Store(CoreStore, ProcessTables, Protocol):
-    """Both: what every store of Posthouse is. One of your own may have the core alone."""
+    """Both: what every store of Posthouse is, with lists for people (`browsing`). One of your own may have the core alone."""
+
+    browsing: Browsing
 
 
 def has_process_tables(store: CoreStore) -> TypeGuard[Store]:

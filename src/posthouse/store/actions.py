@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -43,13 +43,17 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 
 class ActionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which actions; None means any. `verb` `held` means all of them: `held retry`, `held edit`, …;
-    `retry` means `held retry`, `outbox retry`, … `before` is (at, id) of one: only those older than it, to page on."""
+    `retry` means `held retry`, `outbox retry`, …; `since` is a time, and `until` one that is later than all of them. `before` is
+    (at, id) of one: only those older than it, to page on. `tenants` are those whose actions may be seen: of none, nothing."""
 
     since: float | None = None
+    until: float | None = None
     verb: str | None = None
     by: str | None = None
     event_id: str | None = None
     before: tuple[float, str] | None = None
+    key: str | None = None
+    tenants: Collection[str] | None = None
 
 
 class ActionTable(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -28,6 +28,9 @@ class HeldEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     Times are the store's: `next_at` is set to so many seconds `after` the moment of writing, unless that is None;
     `last_at` always, and `first_at` unless there is one.
+
+    `fingerprint` tells alike failures: the type of the error and where the application raised it, or a word for what was
+    refused; empty while nothing failed. `correlation` is the story that the event is part of; None where nobody could read it.
     """
 
     consumer: str
@@ -46,10 +49,12 @@ class HeldEvent(msgspec.Struct, frozen=True, kw_only=True):
     id: int = 0
     turn: int = 0
     after: float | None = None
+    fingerprint: str = ""
+    correlation: str | None = None
 
 
 class HeldFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which held events; None means any."""
+    """Which held events; None means any. `tenants` are those whose events may be seen: of none, nothing."""
 
     consumer: str | None = None
     state: HeldState | None = None
@@ -58,6 +63,9 @@ class HeldFilter(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     event_id: str | None = None
     ids: Sequence[int] | None = None
+    tenants: Collection[str] | None = None
+    fingerprint: str | None = None
+    correlation: str | None = None
 
 
 class HeldTable(Protocol):
@@ -90,7 +98,7 @@ class HeldTable(Protocol):
         ...
 
     async def change(self, tx: Transaction, event: HeldEvent) -> bool:
-        """Store state, attempts, times, headers, body, reason, error, stack as given. False as in `remove`.
+        """Store state, attempts, times, headers, body, reason, error, stack, fingerprint as given. False as in `remove`.
         An event out of line may lose its number, to run as one that stands alone. StoreError when it would keep its key
         waiting under a number that another event waits under."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime
 from typing import Literal, Protocol, get_args
 from uuid import UUID
@@ -370,7 +370,7 @@ class SagaTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class SagaFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which sagas; None means any. `where` are fields that they are indexed by. Tombstones are left out unless asked for;
-    by fields none is found."""
+    by fields none is found. `tenants` are those whose sagas may be seen: of none, nothing."""
 
     saga: str | None = None
     status: SagaStatus | None = None
@@ -380,6 +380,8 @@ class SagaFilter(msgspec.Struct, frozen=True, kw_only=True):
     parent: SagaRef | None = None
     where: Mapping[str, Indexable] = {}
     tombstones: bool = False
+    tenants: Collection[str] | None = None
+    correlation: str | None = None
 
 
 class SagaTable(Protocol):

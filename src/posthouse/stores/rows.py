@@ -12,6 +12,7 @@ import msgspec
 from posthouse.errors import DoneAlready
 from posthouse.store import HeldEvent, InboxEntry, KeyPosition, OutboxRow, StuckRow, Timer, Worker, shard_of
 from posthouse.store.actions import Action, Changes
+from posthouse.store.browsing import Bounded, HeldGroup
 from posthouse.store.jobs import Job, JobState, Open
 from posthouse.store.sagas import SagaFilter, SagaRef, SagaRow, indexed_text, with_progress
 from posthouse.store.schedules import ScheduleRow
@@ -20,6 +21,7 @@ from posthouse.store.streams import StreamEvent
 HELD = (
     "id", "consumer", "topic", "tenant", "key", "sequence", "lineage", "event_id", "digest", "time", "state", "type",
     "headers", "body", "attempts", "next_at", "first_at", "last_at", "reason", "error", "stack", "turn",
+    "fingerprint", "correlation",
 )  # fmt: skip
 OUTBOX = "id, topic, tenant, key, sequence, lineage, event_id, headers, body"
 TIMER = "name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body"
@@ -115,6 +117,7 @@ def held_columns(event: HeldEvent) -> tuple[object, ...]:
         event.id, event.consumer, entry.topic, entry.tenant, entry.key, entry.sequence, entry.lineage, entry.event_id,
         entry.digest, entry.time, event.state, event.type, packed(event.headers), event.body, event.attempts,
         event.next_at, event.first_at, event.last_at, event.reason, event.error, event.stack, event.turn,
+        event.fingerprint, event.correlation,
     )  # fmt: skip
 
 
@@ -128,6 +131,22 @@ def held_event(columns: Sequence[Any]) -> HeldEvent:
 
 ENTRY = ("topic", "tenant", "event_id", "digest", "time", "key", "sequence", "lineage")
 """Those of HELD that are of the event as the inbox sees it."""
+
+
+def held_group(columns: Sequence[Any]) -> HeldGroup:
+    """From its fields, in their order, the count as two columns: how many, and whether there are more."""
+    fingerprint, consumer, state, number, more, first_at, last_at, example, kind, error = columns
+    return HeldGroup(
+        fingerprint=fingerprint,
+        consumer=consumer,
+        state=state,
+        count=Bounded(int(number), bool(more)),
+        first_at=first_at,
+        last_at=last_at,
+        example=example,
+        type=kind,
+        error=error,
+    )
 
 
 def position_columns(consumer: str, entry: InboxEntry) -> tuple[object, ...]:
@@ -321,22 +340,30 @@ def parent_columns(parent: SagaRef | None) -> tuple[str | None, str | None, int 
     return (None, None, None) if parent is None else (parent.saga, parent.id, parent.attempt)
 
 
-def find_sagas(wanted: SagaFilter, *, after: int, limit: int, prefix: str) -> tuple[str, Sequence[object]]:
-    """The statement that finds sagas in the order of starting, with `{}` where its parameters belong. What is asked by the
-    index begins there."""
+def find_sagas(
+    wanted: SagaFilter, *, after: int, limit: int, prefix: str, newest: bool = False
+) -> tuple[str, Sequence[object]]:
+    """The statement that finds sagas in the order of starting, or the `newest` first, with `{}` where its parameters belong.
+    What is asked by the index begins there."""
     tables = [f"{prefix}saga s"]
     parent = parent_columns(wanted.parent)
     asked: list[tuple[str, object]] = [
         ("s.saga", wanted.saga), ("s.status", wanted.status), ("s.tenant", wanted.tenant), ("s.id", wanted.id),
-        ("s.attempt", wanted.attempt), ("s.parent_saga", parent[0]), ("s.parent_id", parent[1]), ("s.parent_attempt", parent[2] or None),
+        ("s.attempt", wanted.attempt), ("s.parent_saga", parent[0]), ("s.parent_id", parent[1]), ("s.parent_attempt", parent[2] or None), ("s.correlation", wanted.correlation),
     ]  # fmt: skip
     for at, (field, value) in enumerate(wanted.where.items()):
         tables.append(f"JOIN {prefix}saga_index i{at} ON i{at}.tenant = s.tenant AND i{at}.number = s.number")
         asked += [(f"i{at}.field", field), (f"i{at}.value", indexed_text(value)), (f"i{at}.tenant", wanted.tenant)]
     given = [(column, value) for column, value in asked if value is not None]
-    conditions = ["s.number > {}", *(f"{column} = {{}}" for column, _ in given)]
+    down, beyond = ("DESC", "<") if newest else ("ASC", ">")
+    conditions = [f"s.number {beyond} {{}}", *(f"{column} = {{}}" for column, _ in given)]
+    seen = [] if wanted.tenants is None else sorted(set(wanted.tenants))
+    if wanted.tenants is not None:
+        conditions.append(f"s.tenant IN ({', '.join(['{}'] * len(seen))})" if seen else "false")
     if not wanted.tombstones:
         conditions.append("s.purged_at IS NULL")
     columns = ", ".join(f"s.{name}" for name in SAGA.split(", "))
-    sql = f"SELECT {columns} FROM {' '.join(tables)} WHERE {' AND '.join(conditions)} ORDER BY s.number LIMIT {{}}"
-    return sql, (after, *(value for _, value in given), limit)
+    sql = (
+        f"SELECT {columns} FROM {' '.join(tables)} WHERE {' AND '.join(conditions)} ORDER BY s.number {down} LIMIT {{}}"
+    )
+    return sql, (after, *(value for _, value in given), *seen, limit)

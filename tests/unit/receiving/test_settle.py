@@ -43,7 +43,17 @@ async def test_an_event_that_is_tried_again_is_held_until_then_with_its_error(be
         "ValueError: torn page",
     )
     assert held.next_at == pytest.approx(bench.clock.now() + 30.0)
+    assert held.fingerprint == "ValueError"
+    assert one.event is not None
+    assert held.correlation == (one.event.correlation or one.event.id)
     assert await bench.outbox() == []
+
+
+async def test_an_event_that_fails_in_another_way_has_another_fingerprint(bench: Bench, executor: Executor) -> None:
+    again = await held_again(bench, executor, bench.readings(executor, [1])[0])
+    await executor.settler.settle(again, KeyError("meter"), Dead("attempts spent"), 2)
+    [held] = await bench.held()
+    assert (held.state, held.fingerprint) == ("dead", "KeyError")
 
 
 async def test_a_dead_event_keeps_its_key_waiting_and_leaves_a_dead_letter(bench: Bench, executor: Executor) -> None:
@@ -69,7 +79,7 @@ async def test_a_quarantined_event_lets_its_key_go_on_without_it(bench: Bench, e
     one, two = bench.readings(executor, [1, 2])
     await executor.settler.settle(one, ERROR, Quarantine("its key is gone"), 1)
     [held] = await bench.held()
-    assert (held.state, held.reason) == ("quarantined", "its key is gone")
+    assert (held.state, held.reason, held.fingerprint) == ("quarantined", "its key is gone", "ValueError")
     async with bench.store.begin() as tx:
         assert await executor.claimer.is_next(tx, two)
 

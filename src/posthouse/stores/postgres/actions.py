@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from posthouse.clock import Clock
 from posthouse.store import Transaction
 from posthouse.store.actions import Action, ActionFilter
+from posthouse.stores.postgres.browsing import action_lines
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.steps import NOW
 from posthouse.stores.postgres.transaction import own
@@ -23,16 +24,6 @@ GET = f"SELECT at, {ACTION} FROM posthouse.action WHERE tenant = $1 AND id = $2"
 
 # How it ended.
 END = "UPDATE posthouse.action SET changed = $3, count = $4, outcome = $5 WHERE tenant = $1 AND id = $2"
-
-# Those that fit, newest first.
-FIND = f"""
-SELECT at, {ACTION} FROM posthouse.action
-WHERE ($2::double precision IS NULL OR at >= $2) AND ($3::text IS NULL OR verb = $3 OR starts_with(verb, $3 || ' ')
-    OR split_part(verb, ' ', 2) = $3)
-    AND ($4::text IS NULL OR by = $4) AND ($5::text IS NULL OR event_id = $5)
-    AND ($6::double precision IS NULL OR at < $6 OR (at = $6 AND id COLLATE "C" < $7::text))
-ORDER BY at DESC, id COLLATE "C" DESC LIMIT $1
-"""
 
 # Forget the oldest.
 PURGE = f"""
@@ -61,9 +52,8 @@ class PostgresActions:
         await own(tx).run(END, action.tenant, action.id, changes_of(action), action.count, action.outcome)
 
     async def find(self, wanted: ActionFilter, limit: int = 100) -> Sequence[Action]:
-        before = wanted.before or (None, None)
-        found = await self._database.run(FIND, limit, wanted.since, wanted.verb, wanted.by, wanted.event_id, *before)
-        return [action_of(columns) for columns in found]
+        sql, parameters = action_lines(wanted, after=wanted.before, limit=limit)
+        return [action_of(columns) for columns in await self._database.run(sql, *parameters)]
 
     async def purge(self, age: float, limit: int) -> int:
         return (await self._database.run(PURGE, self._now(), age, limit)).rowcount

@@ -69,7 +69,7 @@ SELECT 'sent' AS what, topic AS a, '' AS b, sum(count)::bigint AS n, 0::bigint A
 FROM posthouse.sent GROUP BY topic
 UNION ALL SELECT 'applied', consumer, topic, sum(applied)::bigint, sum(skipped)::bigint, 0
 FROM (SELECT * FROM posthouse.applied_count UNION ALL SELECT * FROM posthouse.applied) t GROUP BY consumer, topic
-UNION ALL SELECT t.kind || ' ' || t.state, t.name, t.topic, t.number, 0, 0 FROM posthouse.tallied() t
+UNION ALL SELECT t.kind || ' ' || t.state, t.name, t.topic, t.number, 0, 0 FROM posthouse.tallied() t WHERE t.kind <> 'failure'
 UNION ALL SELECT 'lost', consumer, topic, lost, 0, 0 FROM posthouse.loss WHERE lost <> 0
 """
 

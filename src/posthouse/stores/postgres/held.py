@@ -7,12 +7,15 @@ from typing import Any
 
 from posthouse.clock import Clock
 from posthouse.store import HeldEvent, HeldFilter, InboxEntry, Transaction
+from posthouse.stores.postgres.browsing import held_lines
 from posthouse.stores.postgres.database import Database
+from posthouse.stores.postgres.leaps import PINNED
 from posthouse.stores.postgres.transaction import own
 from posthouse.stores.rows import HELD, held_columns, held_event, untyped
 
 COLUMNS = ", ".join(f"e.{column}" for column in HELD)
-EVENT = "ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)::posthouse.held"
+EVENT = f"ROW({', '.join(f'${number}' for number in range(1, len(HELD) + 1))})::posthouse.held"
+BEHIND_EVENT = f"${len(HELD) + 1}, ${len(HELD) + 2}"
 
 KIND = ("consumer", "topic", "state")
 """What makes a kind of held events."""
@@ -21,10 +24,10 @@ FILTERS = (*KIND, "tenant", "key", "event_id")
 NOW_SECOND = "coalesce($2, extract(epoch FROM clock_timestamp())::double precision)"
 
 # Hold an event.
-HOLD = f"SELECT posthouse.hold({EVENT}, $23, $24)"
+HOLD = f"SELECT posthouse.hold({EVENT}, {BEHIND_EVENT})"
 
 # Change an event in its turn.
-CHANGE = f"SELECT posthouse.change({EVENT}, $23, $24)"
+CHANGE = f"SELECT posthouse.change({EVENT}, {BEHIND_EVENT})"
 
 # Retrying events whose turn it is: the next of their key, or alone.
 IN_TURN = """
@@ -144,8 +147,18 @@ class PostgresHeld:
         return (await own(tx).run(PROMOTE, self._now(), *following)).rowcount > 0
 
     async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
+        if any(value is not None for value in (wanted.tenants, wanted.fingerprint, wanted.correlation)):
+            return await self._browse(wanted, after, limit)
         sql, parameters = find_held(wanted, after=after, limit=limit)
         return [held_event(columns) for columns in await self._database.run(sql, *parameters)]
+
+    async def _browse(self, wanted: HeldFilter, after: int, limit: int) -> Sequence[HeldEvent]:
+        """As lists for people are found, whole and without haste."""
+        sql, parameters = held_lines(wanted, after=after, limit=limit, newest=False, columns=COLUMNS)
+        await self._database.check()
+        async with self._database.connected() as connection, connection.transaction(readonly=True):
+            await connection.run(PINNED, ("0",))
+            return [held_event(columns) for columns in await connection.run(self._database.text(sql), parameters)]
 
     async def overdue_gaps(self, consumer: str, *, limit: int = 100) -> Sequence[HeldEvent]:
         return [held_event(columns) for columns in await self._database.run(OVERDUE, consumer, self._now(), limit)]

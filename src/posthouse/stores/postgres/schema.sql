@@ -93,7 +93,7 @@ CREATE TABLE posthouse.worker (
 -- What operators did, and why; added with the act itself. `tenant`, `topic`, `key`, `consumer` and `event_id` are empty where
 -- they do not apply.
 CREATE TABLE posthouse.action (
-    id text NOT NULL,  -- drawn by whoever acted
+    id text COLLATE "C" NOT NULL,  -- drawn by whoever acted
     at double precision NOT NULL,  -- when
     by text NOT NULL,  -- who
     why text NOT NULL,  -- in their words
@@ -111,7 +111,9 @@ CREATE TABLE posthouse.action (
     PRIMARY KEY (tenant, id)
 );
 
-CREATE INDEX action_at ON posthouse.action (at);
+CREATE INDEX action_at ON posthouse.action (at, id);
+
+CREATE INDEX action_event_id ON posthouse.action (event_id, at) WHERE event_id <> '';
 
 -- What operators asked to be done to many things. Only the runtime sees it: what is frozen in it may name tenants.
 CREATE TABLE posthouse.job (
@@ -143,9 +145,9 @@ CREATE INDEX job_ended ON posthouse.job (ended_at) WHERE ended_at IS NOT NULL;
 -- How many there are of something that may be too many to count: one line for each change, added with it by the triggers in
 -- functions/tally.sql. Adding locks nothing, as with applied_count. Nothing of a tenant is in it.
 CREATE TABLE posthouse.tally_change (
-    kind text NOT NULL,  -- held, stuck, timer, saga; or ended, which only grows
+    kind text NOT NULL,  -- held, stuck, timer, saga; failure, which are the held ones again; or ended, which only grows
     name text NOT NULL,  -- the consumer or the saga, else empty
-    topic text NOT NULL,  -- empty for sagas and timers
+    topic text NOT NULL,  -- empty for sagas and timers; of failures their fingerprint
     state text NOT NULL,  -- of held ones also strange, and how: no event could be read in it; of stuck ones refused or waiting
     number bigint NOT NULL  -- so many more
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000);
@@ -247,6 +249,8 @@ CREATE TABLE posthouse.timer (
 CREATE INDEX timer_by_id ON posthouse.timer (id);
 
 CREATE INDEX timer_due_at ON posthouse.timer (due_at, id);
+
+CREATE INDEX timer_of_tenant ON posthouse.timer (tenant, due_at, id);
 
 -- What runs again and again. Nothing of a tenant is in it.
 CREATE TABLE posthouse.schedule (
@@ -424,6 +428,8 @@ CREATE TABLE posthouse.held (
     error text NOT NULL,  -- the last error
     stack text NOT NULL,  -- where that came from
     turn bigint NOT NULL DEFAULT 0,  -- grows with every change: one that was decided on an older row has no effect
+    fingerprint text NOT NULL DEFAULT '',  -- the same for alike failures; empty while nothing failed
+    correlation text,  -- the story that it is part of; NULL where nobody could read it
     PRIMARY KEY (tenant, id)
 );
 
@@ -435,6 +441,13 @@ CREATE INDEX held_by_kind ON posthouse.held (consumer, topic, state, id);
 CREATE INDEX held_event_id ON posthouse.held (event_id);
 
 CREATE INDEX held_key ON posthouse.held (key, id) WHERE key IS NOT NULL;
+
+CREATE INDEX held_correlation ON posthouse.held (correlation, id) WHERE correlation IS NOT NULL;
+
+-- For lists of alike failures, and of some tenants: read in leaps too.
+CREATE INDEX held_failure ON posthouse.held (fingerprint, consumer, state, id);
+
+CREATE INDEX held_of_tenant ON posthouse.held (tenant, consumer, state, fingerprint, id);
 
 -- At most one event of a number keeps its key waiting: another one with that number is a fork.
 CREATE UNIQUE INDEX held_waiting ON posthouse.held (tenant, consumer, topic, key, sequence)
@@ -477,6 +490,10 @@ CREATE TABLE posthouse.saga (
 CREATE INDEX saga_by_number ON posthouse.saga (number) WHERE purged_at IS NULL;
 
 CREATE INDEX saga_status ON posthouse.saga (saga, status, number) WHERE purged_at IS NULL;
+
+CREATE INDEX saga_of_tenant ON posthouse.saga (tenant, saga, status, number) WHERE purged_at IS NULL;
+
+CREATE INDEX saga_correlation ON posthouse.saga (correlation, number) WHERE correlation IS NOT NULL;
 
 -- For purging those that ended, and for deleting their tombstones.
 CREATE INDEX saga_ended_at ON posthouse.saga (ended_at) WHERE ended_at IS NOT NULL AND purged_at IS NULL;

@@ -35,12 +35,14 @@ from posthouse.store import (
     WalReader,
     WorkerTable,
 )
+from posthouse.store.browsing import Browsing
 from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
 from posthouse.store.schedules import ScheduleTable
 from posthouse.store.streams import StreamTable
 from posthouse.stores.postgres.actions import PostgresActions
+from posthouse.stores.postgres.browsing import PostgresBrowsing
 from posthouse.stores.postgres.changes import Changes
 from posthouse.stores.postgres.checks import LISTENING, PostgresChecks
 from posthouse.stores.postgres.counting import counted, summed
@@ -171,6 +173,7 @@ class PostgresStore:
         self.schedules: ScheduleTable = PostgresSchedules(self._database, clock)
         self.sagas: SagaTable = PostgresSagas(self._database, clock)
         self.streams: StreamTable = PostgresStreams(self._database)
+        self.browsing: Browsing = PostgresBrowsing(self._database)
         self.projections: ProjectionTable = PostgresProjections(self._database, clock, isolated=isolation)
 
     def share(self, sharing: Sharing) -> None:

@@ -8,6 +8,7 @@ from posthouse.clock import Clock
 from posthouse.store import Transaction
 from posthouse.store.actions import Action, ActionFilter
 from posthouse.stores.rows import ACTION, action_columns, action_of, changes_of, done_already
+from posthouse.stores.sqlite.browsing import action_lines
 from posthouse.stores.sqlite.database import Database, own
 
 # Add one.
@@ -18,15 +19,6 @@ GET = f"SELECT at, {ACTION} FROM posthouse_action WHERE id = ? AND tenant = ?"
 
 # How it ended.
 END = "UPDATE posthouse_action SET changed = ?, count = ?, outcome = ? WHERE id = ?"
-
-# Those that fit, newest first.
-FIND = f"""
-SELECT at, {ACTION} FROM posthouse_action
-WHERE (?1 IS NULL OR at >= ?1) AND (?2 IS NULL OR verb = ?2 OR substr(verb, 1, length(?2) + 1) = ?2 || ' '
-    OR substr(verb, instr(verb, ' ') + 1) = ?2)
-    AND (?3 IS NULL OR by = ?3) AND (?4 IS NULL OR event_id = ?4) AND (?6 IS NULL OR (at, id) < (?6, ?7))
-ORDER BY at DESC, id DESC LIMIT ?5
-"""
 
 # Forget the oldest.
 PURGE = "DELETE FROM posthouse_action WHERE id IN (SELECT id FROM posthouse_action WHERE at < ? ORDER BY at LIMIT ?)"
@@ -51,8 +43,8 @@ class SqliteActions:
         own(tx).run(END, (changes_of(action), action.count, action.outcome, action.id))
 
     async def find(self, wanted: ActionFilter, limit: int = 100) -> Sequence[Action]:
-        parameters = (wanted.since, wanted.verb, wanted.by, wanted.event_id, limit, *(wanted.before or (None, None)))
-        return [action_of(columns) for columns in await self._database.select(FIND, parameters)]
+        sql, parameters = action_lines(wanted, after=wanted.before, limit=limit)
+        return [action_of(columns) for columns in await self._database.select(sql, parameters)]
 
     async def purge(self, age: float, limit: int) -> int:
         async with self._database.begin(books=True) as tx:

@@ -87,8 +87,12 @@ SHARDS = (
 )
 
 
+class Late(StoreUnavailable):
+    """A look took longer than it may."""
+
+
 async def looked(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], timeout: float | None) -> T:
-    """What `work` reads on a connection that is closed then, on a thread of its own; StoreUnavailable after `timeout` seconds."""
+    """What `work` reads on a connection that is closed then, on a thread of its own; Late after `timeout` seconds."""
     late = threading.Event()
 
     def look() -> T:
@@ -106,7 +110,7 @@ async def looked(connection: sqlite3.Connection, work: Callable[[sqlite3.Connect
     except Exception as error:
         if not late.is_set():
             raise
-        raise StoreUnavailable(f"the database did not say how it stands within {timeout:g} s") from error
+        raise Late(f"the database did not say how it stands within {timeout:g} s") from error
     finally:
         if timer is not None:
             timer.cancel()

@@ -15,6 +15,10 @@ from posthouse.stores.sqlite.database import Database
 
 COLUMNS = ", ".join(HELD)
 
+FILTERS = ("consumer", "state", "tenant", "topic", "key", "event_id", "fingerprint", "correlation")
+LISTED = "(SELECT value FROM json_each(?))"
+"""One of the values of a parameter."""
+
 # Whether this very event is held, in any state.
 FIND_ORDERED = """
 SELECT 1 FROM posthouse_held WHERE sequence IS NOT NULL
@@ -80,7 +84,7 @@ STATE = "SELECT state, sequence FROM posthouse_held WHERE id = ? AND turn = ? AN
 # Change an event.
 CHANGE = """
 UPDATE posthouse_held SET state = ?, sequence = ?, attempts = ?, next_at = ?, last_at = ?, headers = ?, body = ?,
-    reason = ?, error = ?, stack = ?, turn = turn + 1
+    reason = ?, error = ?, stack = ?, fingerprint = ?, turn = turn + 1
 WHERE id = ?
 """
 
@@ -133,7 +137,7 @@ class SqliteHeld:
         if not other:
             return event
         reason = f"fork: event {other.one()[1]} is held under number {event.entry.sequence} already"
-        return msgspec.structs.replace(event, state="quarantined", reason=reason)
+        return msgspec.structs.replace(event, state="quarantined", reason=reason, fingerprint="fork")
 
     async def claim_due(self, consumer: str, limit: int, visibility: float) -> Sequence[HeldEvent]:
         now = self._clock.now()
@@ -170,7 +174,7 @@ class SqliteHeld:
         event = self._timed(event)
         await tx.execute(CHANGE, (
             event.state, event.entry.sequence, event.attempts, event.next_at, event.last_at, packed(event.headers),
-            event.body, event.reason, event.error, event.stack, event.id,
+            event.body, event.reason, event.error, event.stack, event.fingerprint, event.id,
         ))  # fmt: skip
         state, number = before.one()
         waited = int(state in BLOCKING and number is not None)
@@ -193,17 +197,9 @@ class SqliteHeld:
         return (await tx.execute(PROMOTE, (self._clock.now(), *following))).rowcount > 0
 
     async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
-        conditions, parameters = ["id > ?"], [after]  # type: tuple[list[str], list[object]]
-        for column in ("consumer", "state", "tenant", "topic", "key", "event_id"):
-            value = getattr(wanted, column)
-            if value is not None:
-                conditions.append(f"{column} = ?")
-                parameters.append(value)
-        if wanted.ids is not None:
-            conditions.append("id IN (SELECT value FROM json_each(?))")
-            parameters.append(msgspec.json.encode(wanted.ids).decode())
-        sql = f"SELECT {COLUMNS} FROM posthouse_held WHERE {' AND '.join(conditions)} ORDER BY id LIMIT ?"
-        return [held_event(columns) for columns in await self._database.select(sql, (*parameters, limit))]
+        asked, parameters = held_asked(wanted)
+        sql = f"SELECT {COLUMNS} FROM posthouse_held WHERE id > ? AND {asked} ORDER BY id LIMIT ?"
+        return [held_event(columns) for columns in await self._database.select(sql, (after, *parameters, limit))]
 
     async def overdue_gaps(self, consumer: str, *, limit: int = 100) -> Sequence[HeldEvent]:
         overdue = await self._database.select(OVERDUE, (consumer, self._clock.now(), limit))
@@ -213,6 +209,15 @@ class SqliteHeld:
         """Keep the head's count of waiting events in step."""
         if event.entry.sequence is not None and difference:
             await tx.execute(COUNT_WAITING, (*_number(event), event.entry.lineage, difference))
+
+
+def held_asked(wanted: HeldFilter) -> tuple[str, Sequence[object]]:
+    """What is asked of held events, as a condition with its parameters."""
+    given = [(column, value) for column in FILTERS if (value := getattr(wanted, column)) is not None]
+    lists = [(column, value) for column, value in (("id", wanted.ids), ("tenant", wanted.tenants)) if value is not None]
+    conditions = [f"{column} = ?" for column, _ in given] + [f"{column} IN {LISTED}" for column, _ in lists]
+    parameters = [value for _, value in given] + [msgspec.json.encode(list(value)).decode() for _, value in lists]
+    return " AND ".join(conditions) or "true", parameters
 
 
 def _name(event: HeldEvent) -> tuple[object, ...]:

@@ -11,6 +11,7 @@ store; `fixtures` is what an adapter gives to them, `samples` and `steps` are wh
 from __future__ import annotations
 
 from posthouse.testing.store_contract.actions import ActionContract
+from posthouse.testing.store_contract.browsing import BrowsingContract
 from posthouse.testing.store_contract.gauges import GaugeContract, ProcessGaugeContract
 from posthouse.testing.store_contract.held import HeldContract
 from posthouse.testing.store_contract.inbox import InboxContract
@@ -53,6 +54,7 @@ class CoreStoreContract(
 
 class StoreContract(
     CoreStoreContract,
+    BrowsingContract,
     SagaContract,
     ScheduleContract,
     StreamContract,

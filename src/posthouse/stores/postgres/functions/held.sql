@@ -43,6 +43,7 @@ BEGIN
         ELSIF other IS NOT NULL THEN
             blocking := false;
             e.state := 'quarantined';
+            e.fingerprint := 'fork';
             e.reason := format('fork: event %s is held under number %s already', other, e.sequence);
         ELSIF head.event_id <> '' AND head.sequence >= e.sequence AND head.lineage >= e.lineage THEN
             RETURN false;
@@ -52,9 +53,10 @@ BEGIN
         END IF;
     END IF;
     INSERT INTO posthouse.held (consumer, topic, tenant, key, sequence, lineage, event_id, digest, time, state, type,
-        headers, body, attempts, next_at, first_at, last_at, reason, error, stack)
+        headers, body, attempts, next_at, first_at, last_at, reason, error, stack, fingerprint, correlation)
     VALUES (e.consumer, e.topic, e.tenant, e.key, e.sequence, e.lineage, e.event_id, e.digest, e.time, e.state, e.type,
-        e.headers, e.body, e.attempts, e.next_at, e.first_at, e.last_at, e.reason, e.error, e.stack)
+        e.headers, e.body, e.attempts, e.next_at, e.first_at, e.last_at, e.reason, e.error, e.stack, e.fingerprint,
+        e.correlation)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RETURN false;
@@ -98,7 +100,7 @@ BEGIN
     END IF;
     UPDATE posthouse.held h SET state = e.state, sequence = e.sequence, attempts = e.attempts,
         next_at = coalesce(moment + after, e.next_at), last_at = moment, headers = e.headers, body = e.body, reason = e.reason, error = e.error, stack = e.stack,
-        turn = h.turn + 1
+        fingerprint = e.fingerprint, turn = h.turn + 1
     WHERE h.id = e.id;
     UPDATE posthouse.head h SET held = h.held + waits::integer - waited::integer
     WHERE waits <> waited AND h.consumer = before.consumer AND h.topic = before.topic AND h.tenant = before.tenant

@@ -12,6 +12,7 @@ LANGUAGE sql STABLE AS $$
     SELECT 'held', h.consumer, h.topic,
         CASE WHEN h.type = '' AND h.state IN ('quarantined', 'skipped') THEN 'strange ' || h.state ELSE h.state END, count(*)
     FROM posthouse.held h GROUP BY 1, 2, 3, 4
+    UNION ALL SELECT 'failure', h.consumer, h.fingerprint, h.state, count(*) FROM posthouse.held h GROUP BY 1, 2, 3, 4
     UNION ALL SELECT 'stuck', '', s.topic, CASE WHEN s.quarantined THEN 'refused' ELSE 'waiting' END, count(*)
     FROM posthouse.stuck s GROUP BY 1, 2, 3, 4
     UNION ALL SELECT 'timer', '', '', '', count(*) FROM posthouse.timer t HAVING count(*) > 0
@@ -46,6 +47,8 @@ BEGIN
     SELECT 'held', c.consumer, c.topic,
         CASE WHEN c.type = '' AND c.state IN ('quarantined', 'skipped') THEN 'strange ' || c.state ELSE c.state END,
         CASE TG_OP WHEN 'INSERT' THEN count(*) ELSE -count(*) END
+    FROM changed c GROUP BY 2, 3, 4
+    UNION ALL SELECT 'failure', c.consumer, c.fingerprint, c.state, CASE TG_OP WHEN 'INSERT' THEN count(*) ELSE -count(*) END
     FROM changed c GROUP BY 2, 3, 4;
     RETURN NULL;
 END $$;
@@ -56,7 +59,12 @@ BEGIN
     SELECT 'held', c.consumer, c.topic,
         CASE WHEN c.type = '' AND c.state IN ('quarantined', 'skipped') THEN 'strange ' || c.state ELSE c.state END, c.number
     FROM (VALUES (OLD.consumer, OLD.topic, OLD.state, OLD.type, -1), (NEW.consumer, NEW.topic, NEW.state, NEW.type, 1))
-        AS c (consumer, topic, state, type, number);
+        AS c (consumer, topic, state, type, number)
+    WHERE (OLD.consumer, OLD.topic, OLD.state, OLD.type) IS DISTINCT FROM (NEW.consumer, NEW.topic, NEW.state, NEW.type)
+    UNION ALL SELECT 'failure', c.consumer, c.fingerprint, c.state, c.number
+    FROM (VALUES (OLD.consumer, OLD.fingerprint, OLD.state, -1), (NEW.consumer, NEW.fingerprint, NEW.state, 1))
+        AS c (consumer, fingerprint, state, number)
+    WHERE (OLD.consumer, OLD.fingerprint, OLD.state) IS DISTINCT FROM (NEW.consumer, NEW.fingerprint, NEW.state);
     RETURN NULL;
 END $$;
 
@@ -65,7 +73,8 @@ CREATE TRIGGER tally_added AFTER INSERT ON posthouse.held REFERENCING NEW TABLE 
 CREATE TRIGGER tally_gone AFTER DELETE ON posthouse.held REFERENCING OLD TABLE AS changed
     FOR EACH STATEMENT EXECUTE FUNCTION posthouse.tally_held();
 CREATE TRIGGER tally_changed AFTER UPDATE ON posthouse.held FOR EACH ROW
-    WHEN ((OLD.consumer, OLD.topic, OLD.state, OLD.type) IS DISTINCT FROM (NEW.consumer, NEW.topic, NEW.state, NEW.type))
+    WHEN ((OLD.consumer, OLD.topic, OLD.state, OLD.type, OLD.fingerprint)
+        IS DISTINCT FROM (NEW.consumer, NEW.topic, NEW.state, NEW.type, NEW.fingerprint))
     EXECUTE FUNCTION posthouse.tally_held_change();
 
 CREATE FUNCTION posthouse.tally_stuck() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -132,7 +141,8 @@ CREATE TRIGGER tally_changed AFTER UPDATE ON posthouse.saga FOR EACH ROW
 CREATE FUNCTION posthouse.tally_truncated() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO posthouse.tally_change (kind, name, topic, state, number)
-    SELECT t.kind, t.name, t.topic, t.state, -t.number FROM posthouse.tallied() t WHERE t.kind = TG_TABLE_NAME;
+    SELECT t.kind, t.name, t.topic, t.state, -t.number FROM posthouse.tallied() t
+    WHERE t.kind = TG_TABLE_NAME OR (t.kind = 'failure' AND TG_TABLE_NAME = 'held');
     RETURN NULL;
 END $$;
 
