@@ -205,6 +205,31 @@ MISTAKES: dict[str, list[Mistake]] = {
             "AsgiCorrelation(print, trust=[])",
             "AsgiCorrelation has no option 'trust'. Did you mean 'trusted'?",
         ),
+        Mistake(
+            "sse tenant text",
+            'sse_endpoint(orders, events=[OrderPlaced], tenant="t1")',
+            "sse_endpoint(tenant='t1'): it is a function",
+        ),
+        Mistake(
+            "sse one event",
+            "sse_endpoint(orders, events=OrderPlaced, tenant=str)",
+            "sse_endpoint(events=OrderPlaced): it is a list, each a class: write events=[OrderPlaced]",
+        ),
+        Mistake(
+            "sse no events",
+            "sse_endpoint(orders, events=[], tenant=str)",
+            "events=[] tells nobody anything: name the events that pages hear of",
+        ),
+        Mistake(
+            "sse no event class",
+            "sse_endpoint(orders, events=[int], tenant=str)",
+            "int is not an event: declare it with @service.event or @service.external",
+        ),
+        Mistake(
+            "sse option",
+            "sse_endpoint(orders, events=[OrderPlaced], tenant=str, client=5)",
+            "sse_endpoint has no option 'client'. Did you mean 'clients'?",
+        ),
     ],
     "Services and apps": [
         Mistake("service name number", "Service(5)", "Service(name=5): it is a text: write name='5'"),

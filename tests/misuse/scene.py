@@ -26,6 +26,8 @@ from posthouse import testing
 from posthouse.app import app_of
 from posthouse.cli import app as cli
 from posthouse.edges.correlation import AsgiCorrelation, correlated
+from posthouse.edges.receipts import saying
+from posthouse.edges.sse import sse_endpoint
 from posthouse.errors import PosthouseError
 from posthouse.testing.chaos import Chaos
 from posthouse.watch.logs import configure
@@ -167,6 +169,7 @@ def namespace() -> dict[str, Any]:
         "Harness": testing.Harness, "timedelta": datetime.timedelta, "datetime": datetime.datetime, "UTC": datetime.UTC, "date": datetime.date, "math": math, "uuid": uuid,
         "Path": Path, "sqlite3": sqlite3, "dataclasses": dataclasses, "os": os, "posthouse": posthouse, "asyncio": asyncio,
         "AsgiCorrelation": AsgiCorrelation, "correlated": correlated, "configure": configure,
+        "sse_endpoint": sse_endpoint, "saying": saying,
     }  # fmt: skip
 
 

@@ -107,6 +107,11 @@ class Tx:
         return self._builder.service
 
     @property
+    def closed(self) -> bool:
+        """Whether its block was left."""
+        return self._closed
+
+    @property
     def store(self) -> Store:
         """The store whose transaction this is."""
         return self._store
