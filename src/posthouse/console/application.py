@@ -19,6 +19,8 @@ from starlette.routing import Mount, Route
 
 from posthouse.app import App
 from posthouse.console.access.who import Who
+from posthouse.console.acting.act import Outcome
+from posthouse.console.acting.running import Runner
 from posthouse.console.acting.table import LARGEST, pressed
 from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.dispatch import Paths, parts_of
@@ -42,15 +44,19 @@ def application(estate: Estate, tables: Mapping[str, Page] = TABLES) -> Starlett
     """The console over an estate. Stores are looked at when somebody asks, as an application that is mounted is not told of
     its start; none is made by that."""
 
+    runner = Runner(estate)
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        runner.start()
         yield
+        await runner.aclose()
         await estate.aclose()
 
     return Starlette(
         routes=[
             Route("/api/{path:path}", partial(_answer, estate, Paths(tables)), methods=["GET"]),
-            Route("/api/acts/{name}", partial(_act, estate), methods=["POST"]),
+            Route("/api/acts/{name}", partial(_act, estate, runner), methods=["POST"]),
             Mount("/static", Static()),
             Route("/{path:path}", index, methods=["GET"]),
         ],
@@ -75,11 +81,13 @@ async def _answer(estate: Estate, paths: Paths, request: Request) -> Response:
         return failed(request, error)
 
 
-async def _act(estate: Estate, request: Request) -> Response:
+async def _act(estate: Estate, runner: Runner, request: Request) -> Response:
     who = getattr(request.state, "who", LOCAL)
     try:
         await estate.load()
         done = await pressed(estate, who, request.path_params["name"], await _body(request))
+        if isinstance(done, Outcome) and done.job is not None:
+            runner.start()  # where nobody told of the start
         return as_json({"data": done, "problems": [], "at": datetime.now(UTC)})
     except Refusal:
         raise

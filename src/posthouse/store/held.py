@@ -112,6 +112,10 @@ class HeldTable(Protocol):
         """Held events by id."""
         ...
 
+    async def newest(self) -> int:
+        """The highest id of those that are there; 0 when there is none."""
+        ...
+
     async def overdue_gaps(self, consumer: str, *, limit: int = 100) -> Sequence[HeldEvent]:
         """Gap events whose `next_at` (the deadline of the gap) has passed, those first that have waited longest: they are for an
         alarm."""

@@ -17,10 +17,13 @@ ENDED: frozenset[JobState] = frozenset(("done", "stopped", "cancelled", "failed"
 
 
 class Open(msgspec.Struct, frozen=True, array_like=True):
-    """An item that was acted on and whose outcome is not known yet: its id, and its turn after the act."""
+    """An item that was acted on and whose outcome is not known yet: its id, its turn after the act, and whose it is. One that is
+    `begun` may have been acted on, or not: the operators' log knows."""
 
     id: int
     turn: int
+    tenant: str = ""
+    begun: bool = False
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

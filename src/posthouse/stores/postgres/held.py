@@ -160,6 +160,10 @@ class PostgresHeld:
             await connection.run(PINNED, ("0",))
             return [held_event(columns) for columns in await connection.run(self._database.text(sql), parameters)]
 
+    async def newest(self) -> int:
+        found = await self._database.run("SELECT coalesce(max(h.id), 0) FROM posthouse.held h")
+        return int(str(found.one()[0]))
+
     async def overdue_gaps(self, consumer: str, *, limit: int = 100) -> Sequence[HeldEvent]:
         return [held_event(columns) for columns in await self._database.run(OVERDUE, consumer, self._now(), limit)]
 

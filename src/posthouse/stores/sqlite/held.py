@@ -201,6 +201,10 @@ class SqliteHeld:
         sql = f"SELECT {COLUMNS} FROM posthouse_held WHERE id > ? AND {asked} ORDER BY id LIMIT ?"
         return [held_event(columns) for columns in await self._database.select(sql, (after, *parameters, limit))]
 
+    async def newest(self) -> int:
+        (found,) = await self._database.select("SELECT coalesce(max(id), 0) FROM posthouse_held", ())
+        return int(str(found[0]))
+
     async def overdue_gaps(self, consumer: str, *, limit: int = 100) -> Sequence[HeldEvent]:
         overdue = await self._database.select(OVERDUE, (consumer, self._clock.now(), limit))
         return [held_event(columns) for columns in overdue]

@@ -288,6 +288,11 @@ class HeldContract(StoreFixtures):
         assert await store.held.find(HeldFilter(ids=[every[1].id, every[3].id])) == [every[1], every[3]]
         assert await store.held.find(HeldFilter(), after=every[1].id, limit=2) == every[2:4]
 
+    async def test_the_newest_held_event_is_known(self, store: Store) -> None:
+        assert await store.held.newest() == 0
+        await hold(store, held(entry(1), "retrying"), held(entry(1, key="k2"), "dead"))
+        assert await store.held.newest() == max(event.id for event in await store.held.find(HeldFilter()))
+
     async def test_held_events_are_counted_by_state_until_they_are_given_up(self, store: Store) -> None:
         await hold(store, held(entry(1), "dead"), held(entry(2), "blocked"), held(entry(3), "blocked"))
         await hold(store, held(entry(9), "skipped"))

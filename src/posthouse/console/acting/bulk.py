@@ -1,0 +1,208 @@
+"""Bulk: acts over many things. What is pressed is a job in the store, frozen as it was seen; a console runs it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+
+from posthouse.console.acting.act import Act, AnyAct, Call, Look, Name, Outcome
+from posthouse.console.acting.kinds import KINDS, Kind, Pace
+from posthouse.console.asking import Refusal
+from posthouse.errors import DeskError, did_you_mean
+from posthouse.service import Service
+from posthouse.store import Action
+from posthouse.store.actions import BEGUN
+from posthouse.store.jobs import ENDED, Job, JobState
+
+MOST = 10_000
+"""So many items are counted before a press; beyond that it is said that there are more."""
+COUNTED = 500
+"""So many at once."""
+WITHIN = 3.0
+"""Seconds that counting may take."""
+
+TITLES = {
+    "held.retry.all": ("Retry all", "run again, with all their attempts", ""),
+    "held.skip.all": ("Skip all", "are given up", "What they say is not applied. Their keys go on without them."),
+    "held.quarantine.all": ("Quarantine all", "are set aside for inspection", "They never run by themselves again. Their keys go on."),
+    "held.release.all": ("Release all", "have their keys released", "Missing numbers are given up: their keys go past them."),
+    "outbox.retry.all": ("Try all again", "are tried again as soon as a relay runs", ""),
+}  # fmt: skip
+
+
+def frozen(name: str, call: Call[Pace], last: int) -> Job:
+    """The job as it is pressed, before it is counted."""
+    pace, kind = call.parameters, KINDS[name]
+    return Job(
+        id=call.key,
+        service=call.service.name,
+        act=name,
+        parameters=msgspec.json.encode(pace),
+        by=call.by,
+        why=call.why,
+        tenants=None if call.who.tenants is None else tuple(sorted(call.who.tenants)),
+        last=last,
+        rate=pace.rate,
+        canary=pace.canary if kind.judged else 0,
+        stop_after=pace.stop_after if kind.judged else 0,
+    )
+
+
+async def counted(service: Service, kind: Kind, job: Job) -> tuple[int, bool]:
+    """How many items fit, and whether there are more than were counted."""
+    number, after = 0, 0
+    try:
+        async with asyncio.timeout(WITHIN):
+            while True:
+                fitting, following = await kind.count(service, job, after, COUNTED)
+                number += fitting
+                if following is None or number > MOST:
+                    return min(number, MOST), number > MOST
+                after = following
+    except TimeoutError:
+        return min(number, MOST), True
+
+
+async def _look(name: str, call: Call[Pace]) -> Look:
+    _refuse_filter(call)
+    kind, app = KINDS[name], call.app
+    job = frozen(name, call, await kind.newest(app))
+    number, more = await counted(call.service, kind, job)
+    if not number:
+        raise Refusal(409, "Nothing fits.", "It may have been dealt with meanwhile.")
+    thing = "held event" if name.startswith("held") else "refused event"
+    _, words, danger = TITLES[name]
+    many = f"{number:,}{'+' if more else ''} {thing}{'' if number == 1 and not more else 's'}"
+    lines = [f"At most {job.rate:g} a second{_about(number, job.rate)}. What comes after the press is not part of it."]
+    if job.canary:
+        lines.append(f"The first {job.canary} go ahead: it goes on when all of them were applied.")
+    if job.stop_after:
+        lines.append(f"It stops after {job.stop_after} that failed again.")
+    # how many there are may change while somebody reads: what is pressed is the filter
+    return Look(
+        sentence=f"{many} of {call.service.name} {words}, one after the other.",
+        danger=danger,
+        lines=lines,
+        counts={f"{thing}s": f"{number:,}+" if more else number},
+        seen="",
+    )
+
+
+def _about(number: int, rate: float) -> str:
+    seconds = number / rate
+    return "" if seconds < 5 else f": about {seconds:.0f} s" if seconds < 120 else f": about {seconds / 60:.0f} minutes"
+
+
+async def _start(name: str, call: Call[Pace], look: Look) -> Outcome:
+    kind, app = KINDS[name], call.app
+    job = frozen(name, call, await kind.newest(app))
+    number, more = await counted(call.service, kind, job)
+    job = msgspec.structs.replace(job, total=number, more=more)
+    async with app.store.begin() as tx:
+        await app.actions.note(tx, begun(job))
+        await app.store.jobs.add(tx, job)
+    return Outcome(sentence=f"The job has begun: {number:,}{'+' if more else ''} to go through.", job=job.id)
+
+
+def begun(job: Job) -> Action:
+    """The job in the operators' log, as it begins."""
+    return Action(
+        id=job.id,
+        verb="job start",
+        by=job.by,
+        why=job.why,
+        service=job.service,
+        target=f"job {job.id}: {job.act}",
+        count=0,
+        outcome=BEGUN,
+        changed={"up to": (None, str(job.last)), "which": (None, job.parameters.decode())},
+    )
+
+
+def ended(job: Job, state: JobState) -> Action:
+    """And as it ended."""
+    changed: Mapping[str, tuple[object, object]] = {
+        "done": (None, job.done),
+        "refused": (None, job.refused),
+        "applied": (None, job.applied),
+        "failed again": (None, job.failed),
+    }
+    return msgspec.structs.replace(begun(job), outcome=state, count=job.done, changed=changed)
+
+
+def _refuse_filter(call: Call[Pace]) -> None:
+    """A tenant that they may not see is none that they may ask for."""
+    tenant = getattr(call.parameters, "tenant", None)
+    if tenant is not None and not call.who.sees(tenant):
+        raise Refusal(403, f"You do not see the tenant {tenant!r}.")
+    consumer = getattr(call.parameters, "consumer", None)
+    known = call.service.declared.consumers
+    if consumer is not None and consumer not in known:
+        raise Refusal(400, f"{call.service.name} has no consumer {consumer!r}.{did_you_mean(consumer, known)}")
+
+
+class OneJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job by its id."""
+
+    job: Name
+
+
+async def found(call: Call[OneJob]) -> Job:
+    """The job; one that may touch tenants which they do not see is not there."""
+    job = await call.app.store.jobs.get(call.parameters.job)
+    mine = call.who.tenants
+    if job is None or job.service != call.service.name or not shown(job, mine):
+        raise Refusal(404, f"{call.service.name} has no job {call.parameters.job}.")
+    return job
+
+
+def shown(job: Job, tenants: frozenset[str] | None) -> bool:
+    """Whether whoever sees these tenants may see the job."""
+    return tenants is None or (job.tenants is not None and set(job.tenants) <= tenants)
+
+
+def _deciding(word: JobState, title: str, sentence: str, danger: str = "") -> AnyAct:
+    verb = {"paused": "pause", "running": "resume", "cancelled": "cancel"}[word]
+
+    async def look(call: Call[OneJob]) -> Look:
+        job = await found(call)
+        if job.state in ENDED:
+            raise Refusal(409, f"The job has ended: it is {job.state}.")
+        if job.state == word and not (word == "running" and not job.canary_passed):
+            raise Refusal(409, f"The job is {job.state} already.")
+        left = f" {job.done:,} of {job.total:,}{'+' if job.more else ''} are done." if job.total else ""
+        return Look(sentence=sentence + left, danger=danger, seen=job.state)
+
+    async def do(call: Call[OneJob], look: Look) -> Outcome:
+        job, store = await found(call), call.app.store
+        async with store.begin() as tx:
+            if not await store.jobs.decide(tx, job.id, word, canary_passed=word == "running"):
+                raise DeskError("the job has ended meanwhile")
+            action = Action(verb=f"job {verb}", by=call.by, why=call.why, service=job.service, target=f"job {job.id}")
+            await call.app.actions.note(tx, msgspec.structs.replace(action, changed={"state": (job.state, word)}))
+            if word == "cancelled":
+                await store.actions.end(tx, ended(job, word))
+        return Outcome(sentence=f"The job is {word}.", job=job.id)
+
+    return Act(name=f"job.{verb}", title=title, role="operator", parameters=OneJob, look=look, do=do)
+
+
+def _bulk(name: str) -> AnyAct:
+    async def look(call: Call[Pace]) -> Look:
+        return await _look(name, call)
+
+    async def do(call: Call[Pace], look: Look) -> Outcome:
+        return await _start(name, call, look)
+
+    parameters = KINDS[name].parameters
+    return Act(name=name, title=TITLES[name][0], role="operator", parameters=parameters, look=look, do=do, bulk=True)
+
+
+ACTS: tuple[AnyAct, ...] = (
+    *(_bulk(name) for name in KINDS),
+    _deciding("paused", "Pause", "The job does nothing more until somebody resumes it."),
+    _deciding("running", "Resume", "The job goes on, and waits for the outcome of the first ones no more."),
+    _deciding("cancelled", "Cancel the job", "The job ends here.", "What it did stays done."),
+)

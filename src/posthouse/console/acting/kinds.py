@@ -1,0 +1,236 @@
+"""Kinds: what jobs go through, one after the other: which items fit, what is done to one, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Literal, Protocol
+
+import msgspec
+
+from posthouse.app import App, app_of
+from posthouse.console.acting.act import Name
+from posthouse.console.acting.outbox import about
+from posthouse.errors import DeskError
+from posthouse.service import Service
+from posthouse.store import Action, HeldEvent, HeldFilter, HeldState, StuckRow
+from posthouse.store.jobs import Job, Open
+
+PAGE = 200
+
+Result = Literal["applied", "failed", "unknown", "gone"]
+"""applied: it went well. failed: it is held again. unknown: not yet. gone: somebody else decided about it."""
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast, how many first, and when to stop."""
+
+    rate: Annotated[float, msgspec.Meta(gt=0, le=1_000)] = 10.0
+    canary: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 0
+    stop_after: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
+
+
+class ManyHeld(Pace, frozen=True, kw_only=True):
+    """Which held events; what is not said is any."""
+
+    consumer: Name | None = None
+    state: HeldState | None = None
+    tenant: Name | None = None
+    topic: Name | None = None
+    key: str | None = None
+    fingerprint: str | None = None
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One thing: its id, whose it is, and the turn that it was seen in."""
+
+    id: int
+    tenant: str
+    turn: int
+
+
+class Kind(Protocol):
+    """What a job does to what. `judged`: what becomes of an item afterwards is known in time.
+    `fenced`: an item has turns, and an act is one."""
+
+    judged: bool
+    fenced: bool
+    parameters: type[Pace]
+
+    async def newest(self, app: App) -> int:
+        """The highest id that there is."""
+        ...
+
+    async def page(self, service: Service, job: Job, after: int, limit: int) -> tuple[Sequence[Item], int | None]:
+        """Items that fit, by id, and where to go on; None at the end."""
+        ...
+
+    async def count(self, service: Service, job: Job, after: int, limit: int) -> tuple[int, int | None]:
+        """How many of a page fit, and where to go on; None at the end."""
+        ...
+
+    async def find(self, service: Service, job: Job, id: int) -> Item | None:
+        """One of them as it is now, None where it does not fit any more."""
+        ...
+
+    async def do(self, service: Service, item: Item, by: str, why: str) -> None:
+        """Act on one. DeskError where it is refused."""
+        ...
+
+    async def results(self, app: App, items: Sequence[Open]) -> Mapping[int, Result]:
+        """What became of some."""
+        ...
+
+
+HeldVerb = Callable[[Service, int, str, str], Awaitable[HeldEvent]]
+
+
+class HeldKind:
+    """Held events, by one of their verbs."""
+
+    fenced = True
+    parameters: type[Pace] = ManyHeld
+
+    def __init__(self, verb: HeldVerb, states: frozenset[HeldState], *, judged: bool) -> None:
+        self._verb = verb
+        self._states = states
+        self.judged = judged
+
+    async def newest(self, app: App) -> int:
+        return await app.store.held.newest()
+
+    async def page(self, service: Service, job: Job, after: int, limit: int) -> tuple[Sequence[Item], int | None]:
+        wanted = _filter(job)
+        found = await app_of(service).store.held.find(wanted, after=after, limit=limit)
+        mine = [event for event in found if event.id <= job.last]
+        fitting = [_item(event) for event in mine if self._fits(service, job, event.state, event.consumer)]
+        over = len(found) < limit or found[-1].id >= job.last
+        return fitting, None if over else found[-1].id
+
+    async def count(self, service: Service, job: Job, after: int, limit: int) -> tuple[int, int | None]:
+        browsing = app_of(service).store.browsing
+        found = await browsing.held(_filter(job), after=after, limit=limit, newest=False)
+        number = sum(line.id <= job.last and self._fits(service, job, line.state, line.consumer) for line in found)
+        return number, None if len(found) < limit or found[-1].id >= job.last else found[-1].id
+
+    async def find(self, service: Service, job: Job, id: int) -> Item | None:
+        found = await app_of(service).store.held.find(
+            msgspec.structs.replace(_filter(job), ids=[id], state=None), limit=1
+        )
+        fits = found and self._fits(service, job, found[0].state, found[0].consumer)
+        return _item(found[0]) if fits else None
+
+    async def do(self, service: Service, item: Item, by: str, why: str) -> None:
+        await self._verb(service, item.id, by, why)
+
+    async def results(self, app: App, items: Sequence[Open]) -> Mapping[int, Result]:
+        found = await app.store.held.find(HeldFilter(ids=[item.id for item in items]), limit=len(items))
+        held = {event.id: event for event in found}
+        return {item.id: _result(item, held.get(item.id)) for item in items}
+
+    def _fits(self, service: Service, job: Job, state: HeldState, consumer: str) -> bool:
+        """What the store was not asked for: several states, and the consumers of this very service."""
+        states = self._states if (asked := _asked(job).state) is None else {asked}
+        return state in states and consumer in service.declared.consumers
+
+
+class StuckKind:
+    """Events that the broker refused, tried again."""
+
+    judged, fenced = True, False
+    parameters: type[Pace] = Pace
+
+    async def newest(self, app: App) -> int:
+        return await app.store.outbox.newest()
+
+    async def page(self, service: Service, job: Job, after: int, limit: int) -> tuple[Sequence[Item], int | None]:
+        found = await app_of(service).store.outbox.stuck(after=after, limit=limit)
+        over = len(found) < limit or found[-1].row.id >= job.last
+        return [_stuck(row) for row in found if _refused(job, row)], None if over else found[-1].row.id
+
+    async def count(self, service: Service, job: Job, after: int, limit: int) -> tuple[int, int | None]:
+        items, following = await self.page(service, job, after, limit)
+        return len(items), following
+
+    async def find(self, service: Service, job: Job, id: int) -> Item | None:
+        found = await app_of(service).store.outbox.stuck(after=id - 1, limit=1)
+        return _stuck(found[0]) if found and found[0].row.id == id and _refused(job, found[0]) else None
+
+    async def do(self, service: Service, item: Item, by: str, why: str) -> None:
+        app = app_of(service)
+        found = [row for row in await app.store.outbox.stuck(after=item.id - 1, limit=1) if row.row.id == item.id]
+        action = Action(verb="outbox retry", by=by, why=why, service=service.name)
+        if not found or not await app.store.outbox.retry_stuck(item.id, app.actions.signed(about(found[0], action))):
+            raise DeskError(f"row {item.id} is not stuck any more")
+
+    async def results(self, app: App, items: Sequence[Open]) -> Mapping[int, Result]:
+        results: dict[int, Result] = {}
+        for item in items:
+            found = await app.store.outbox.stuck(after=item.id - 1, limit=1)
+            stuck = found[0] if found and found[0].row.id == item.id else None
+            results[item.id] = "applied" if stuck is None else "failed" if stuck.attempts > item.turn else "unknown"
+        return results
+
+
+def _asked(job: Job) -> ManyHeld:
+    return msgspec.json.decode(job.parameters, type=ManyHeld)
+
+
+def _filter(job: Job) -> HeldFilter:
+    asked = _asked(job)
+    return HeldFilter(
+        consumer=asked.consumer,
+        state=asked.state,
+        tenant=asked.tenant,
+        topic=asked.topic,
+        key=asked.key,
+        fingerprint=asked.fingerprint,
+        tenants=job.tenants,
+    )
+
+
+def _item(event: HeldEvent) -> Item:
+    return Item(event.id, event.entry.tenant, event.turn)
+
+
+def _result(item: Open, event: HeldEvent | None) -> Result:
+    """A retry is one turn, its claim by a worker the next, and to be held again the one after that."""
+    if event is None:
+        return "applied"
+    if event.state == "skipped":
+        return "gone"
+    return "unknown" if event.state == "retrying" and event.turn < item.turn + 2 else "failed"
+
+
+def _stuck(row: StuckRow) -> Item:
+    return Item(row.row.id, row.row.tenant, row.attempts)
+
+
+def _refused(job: Job, row: StuckRow) -> bool:
+    """Those that wait behind others follow by themselves."""
+    return bool(row.attempts) and row.row.id <= job.last and (job.tenants is None or row.row.tenant in job.tenants)
+
+
+async def _retry(service: Service, id: int, by: str, why: str) -> HeldEvent:
+    return await service.held.retry(id, by=by, why=why)
+
+
+async def _skip(service: Service, id: int, by: str, why: str) -> HeldEvent:
+    return await service.held.skip(id, by=by, why=why)
+
+
+async def _quarantine(service: Service, id: int, by: str, why: str) -> HeldEvent:
+    return await service.held.quarantine(id, by=by, why=why)
+
+
+async def _release(service: Service, id: int, by: str, why: str) -> HeldEvent:
+    return await service.held.release(id, by=by, why=why)
+
+
+KINDS: Mapping[str, Kind] = {
+    "held.retry.all": HeldKind(_retry, frozenset(("dead", "retrying")), judged=True),
+    "held.skip.all": HeldKind(_skip, frozenset(("dead",)), judged=False),
+    "held.quarantine.all": HeldKind(_quarantine, frozenset(("dead",)), judged=False),
+    "held.release.all": HeldKind(_release, frozenset(("gap",)), judged=False),
+    "outbox.retry.all": StuckKind(),
+}
+"""By the act that makes such a job; the states are those that are meant where none is said."""
