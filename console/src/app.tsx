@@ -2,8 +2,9 @@ import { Component, type ComponentChildren, type ComponentType } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { reachable } from "./api";
 import { Help, useKeys } from "./keys";
+import { match } from "./matching";
 import { Rail } from "./rail";
-import { match, place } from "./router";
+import { place } from "./router";
 import { type PageProps, type Route, routes } from "./routes";
 import { Button, Empty, Link, Page, Skeleton, Toasts } from "./ui";
 

@@ -1,4 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
+import { liveUp } from "./api";
 import { help } from "./keys";
 import { place } from "./router";
 import { type Group, routes } from "./routes";
@@ -48,6 +49,9 @@ export function Rail() {
         })}
       </nav>
       <div class="rail-foot">
+        <p class="rail-live" data-live={liveUp.value || undefined}>
+          {liveUp.value ? "Live" : "Asks every few seconds"}
+        </p>
         <Menu up label="Theme" items={(["system", "light", "dark"] as const).map((one) => ({ label: THEMES[one], on: theme.value === one, onPick: () => choose(one) }))}>
           <span>Theme: {THEMES[theme.value].toLowerCase()}</span>
         </Menu>

@@ -3,6 +3,8 @@ import { Button, Copy } from "./button";
 import { laidOut, tokens } from "./tokens";
 
 const MOST = 20_000;
+/** Longer ones are not coloured: a browser would stand still. */
+const COLOURED = 200_000;
 
 interface Props {
   /** Exactly as it is stored. What is copied is this. */
@@ -18,7 +20,7 @@ export function Code({ text, label, kind = "json" }: Props) {
   const [whole, showWhole] = useState(false);
   const [raw, showRaw] = useState(false);
   const long = text.length > MOST && !whole;
-  const pieces = useMemo(() => (kind === "json" && !raw && !long ? tokens(text) : null), [text, kind, raw, long]);
+  const pieces = useMemo(() => (kind === "json" && !raw && !long && text.length <= COLOURED ? tokens(text) : null), [text, kind, raw, long]);
   const laid = useMemo(() => pieces && laidOut(pieces), [pieces]);
   return (
     <figure class="code">

@@ -2,17 +2,6 @@ import type { ComponentChildren } from "preact";
 import { Link } from "./link";
 import { cls, type Tone } from "./types";
 
-/** A count as people read it. `more` says that there are at least so many: 10,000+. */
-export const count = (number: number | null | undefined, more = false): string =>
-  number === null || number === undefined ? "–" : number.toLocaleString("en") + (more ? "+" : "");
-
-/** A rate per second. */
-export const rate = (perSecond: number | null | undefined): string =>
-  perSecond === null || perSecond === undefined ? "–" : `${perSecond === 0 ? "0" : perSecond < 10 ? perSecond.toFixed(perSecond < 0.1 ? 2 : 1) : Math.round(perSecond).toLocaleString("en")}/s`;
-
-/** 1 event, 2 events. */
-export const counted = (number: number, thing: string, things = `${thing}s`): string => `${count(number)} ${number === 1 ? thing : things}`;
-
 /** One figure: the words first, the number, what it means. With `to` it leads to where one deals with it. */
 export function Figure({ label, value, says, tone = "neutral", to, children }: { label: string; value: ComponentChildren; says?: ComponentChildren; tone?: Tone; to?: string; children?: ComponentChildren }) {
   const inside = (

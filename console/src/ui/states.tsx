@@ -2,6 +2,7 @@ import type { ComponentChildren } from "preact";
 import type { ApiError, Problem } from "../api";
 import { Button } from "./button";
 import { cls, type Tone } from "./types";
+import { sentence } from "./words";
 
 /** Nothing is here: what that means, and what one may do. */
 export function Empty({ title, children, action }: { title: string; children?: ComponentChildren; action?: ComponentChildren }) {
@@ -43,9 +44,6 @@ export function Problems({ problems }: { problems: readonly Problem[] }) {
     </section>
   );
 }
-
-/** With a capital and a full stop, as messages of the command line have neither. */
-const sentence = (text: string): string => (text ? text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?`]$/.test(text) || text.includes("\n") ? "" : ".") : "");
 
 /** The server refused, or did not answer. */
 export function Failure({ error, retry }: { error: ApiError; retry?: () => void }) {

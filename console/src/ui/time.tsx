@@ -1,4 +1,5 @@
 import { signal } from "@preact/signals";
+import { span } from "./words";
 
 /** Ticks every ten seconds while the page is seen: ages grow by it. */
 const now = signal(Date.now());
@@ -39,18 +40,4 @@ function Exact({ at, text }: { at: string; text: string }) {
       <span class="unseen">, exactly {exact(at)}</span>
     </time>
   );
-}
-
-/** A length of time in words: 0.4 s, 12 s, 3 min, 2 h 5 min, 4 d. */
-export function span(seconds: number): string {
-  if (seconds < 0) return `-${span(-seconds)}`;
-  if (seconds < 1) return seconds === 0 ? "0 s" : `${Math.max(1, Math.round(seconds * 1000))} ms`;
-  if (seconds < 10) return `${Math.round(seconds * 10) / 10} s`;
-  if (seconds < 60) return `${Math.round(seconds)} s`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min`;
-  const hours = Math.floor(minutes / 60);
-  if (hours < 24) return minutes % 60 && hours < 10 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
-  const days = Math.floor(hours / 24);
-  return hours % 24 && days < 5 ? `${days} d ${hours % 24} h` : `${days.toLocaleString()} d`;
 }

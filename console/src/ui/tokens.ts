@@ -1,38 +1,40 @@
-// JSON as it was stored, cut into coloured pieces and laid out anew. Nothing is parsed into numbers: 2⁵³ + 1 stays what it is.
+// JSON as it was stored, cut into coloured pieces and laid out anew. No number is read as one: 2⁵³ + 1 stays what it is.
 
-export type Kind = "key" | "string" | "number" | "word" | "mark" | "space" | "odd";
+export type Kind = "key" | "string" | "number" | "word" | "mark" | "space";
 
 export interface Token {
   kind: Kind;
   text: string;
 }
 
-const PIECE = /\s+|"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\],:]|[^\s{}[\],:"]+|"/gy;
+const PIECE = /\s+|"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\],:]/gy;
 
-/** The pieces of a text, or null where it is no JSON as far as one sees. */
+/** The pieces of a text, or null where it is no JSON: then it is shown as it is. */
 export function tokens(text: string): Token[] | null {
+  try {
+    JSON.parse(text); // whether it is JSON, and nothing else of it
+  } catch {
+    return null;
+  }
   const found: Token[] = [];
   PIECE.lastIndex = 0;
   for (let hit = PIECE.exec(text); hit; hit = PIECE.exec(text)) {
     const piece = hit[0];
     const kind = kindOf(piece);
-    if (kind === "odd") return null;
     if (piece === ":") {
-      const key = found.findLast((one) => one.kind !== "space");
+      const key = found.at(-1);
       if (key?.kind === "string") key.kind = "key";
     }
     if (kind !== "space") found.push({ kind, text: piece });
   }
-  const first = found[0]?.text;
-  return first === "{" || first === "[" || (found.length === 1 && found[0]?.kind !== "mark") ? found : null;
+  return found;
 }
 
 function kindOf(piece: string): Kind {
   if (/^\s/.test(piece)) return "space";
   if (piece.length > 1 && piece.startsWith('"')) return "string";
   if (/^-?\d/.test(piece)) return "number";
-  if (/^(true|false|null)$/.test(piece)) return "word";
-  return /^[{}[\],:]$/.test(piece) ? "mark" : "odd";
+  return /^[tfn]/.test(piece) ? "word" : "mark";
 }
 
 /** The same pieces with line breaks and indents between them. */
