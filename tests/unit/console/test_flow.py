@@ -20,6 +20,7 @@ from posthouse.console.dispatch import Paths
 from posthouse.console.estate import Estate
 from posthouse.console.pages import TABLES
 from posthouse.store import StuckRow
+from posthouse.store.actions import Action, ActionFilter
 from posthouse.watch.status import drained
 
 ADMIN = Who(name="ada", roles=frozenset(("admin",)), payloads=True)
@@ -211,9 +212,166 @@ async def test_projections_show_freshness_and_generations(inn: Inn) -> None:
 
 @pytest.mark.parametrize("inn", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
-    "path", ["/consumers", "/processes", "/relays", "/outbox", "/outbox/inn/stuck", "/schedules", "/projections"]
+    "path",
+    ["/consumers", "/processes", "/relays", "/outbox", "/outbox/inn/stuck", "/schedules", "/projections", "/log"],
 )
 async def test_pages_of_all_tenants_are_refused_to_who_sees_some(inn: Inn, path: str) -> None:
     with pytest.raises(Refusal) as refused:
         await inn.get(path, SCOPED)
     assert refused.value.status == 403
+
+
+# Sagas.
+
+
+async def stays(inn: Inn) -> None:
+    """One of each: paid, failed, under review, stubborn, held; and one of another tenant."""
+    await inn.start("paid", "failed", "reviewed", "stubborn", "held")
+    await inn.start("theirs", tenant="t2")
+    module = inn.module
+    await inn.run(
+        module.Captured(stay_id="paid"),
+        module.Failed(stay_id="failed"),
+        module.Reviewed(stay_id="reviewed"),
+        module.Failed(stay_id="stubborn"),
+    )
+
+
+async def test_sagas_are_counted_by_state_and_those_that_wait_for_an_operator_come_first(inn: Inn) -> None:
+    await stays(inn)
+    found = await inn.get("/sagas")
+    (stay,) = found["sagas"]
+    assert (stay["service"], stay["saga"], stay["states"]) == (
+        "inn", "stay", {"completed": 1, "compensated": 1, "partial": 1, "compensation_failed": 1, "running": 2},
+    )  # fmt: skip
+    assert stay["oldest"]["running"] > 0
+    assert [(one["id"], one["status"]) for one in found["waiting"]] == [
+        ("stubborn", "compensation_failed"),
+        ("reviewed", "partial"),
+    ]
+
+
+async def test_sagas_are_listed_newest_first_page_by_page_and_by_state(inn: Inn) -> None:
+    await stays(inn)
+    seen, after = [], ""
+    while True:
+        page = await inn.get("/sagas/inn", limit="2", after=after)
+        seen += [one["id"] for one in page["items"]]
+        if page["next"] is None:
+            break
+        after = page["next"]
+    assert seen == ["theirs", "held", "stubborn", "reviewed", "failed", "paid"]
+    only = await inn.get("/sagas/inn", status="running", tenant="t2")
+    assert [one["id"] for one in only["items"]] == ["theirs"]
+    for query, status in (({"status": "runing"}, 400), ({"saga": "stai"}, 404)):
+        with pytest.raises(Refusal) as refused:
+            await inn.get("/sagas/inn", ADMIN, **query)
+        assert refused.value.status == status
+        assert "Did you mean" in refused.value.message
+
+
+async def test_one_saga_shows_its_timeline_what_is_to_come_and_what_to_press(inn: Inn) -> None:
+    await stays(inn)
+    held = await inn.get("/sagas/inn/stay/held")
+    assert [(turn["kind"], turn["method"]) for turn in held["turns"]] == [("start", "hold")]
+    (said,) = held["turns"][0]["published"]
+    assert said["type"] == "house.inn.stay.held.v1"
+    ((name, left),) = [(one["name"], one["due_in"]) for one in held["deadlines"]]
+    assert (name, 0 < left <= 3600) == ("hold_expired", True)
+    assert [one["act"] for one in held["advice"]] == [None, "saga.cancel"]
+    assert held["advice"][0]["words"] == "It waits for house.till.intent.captured.v1."
+
+    stubborn = await inn.get("/sagas/inn/stay/stubborn")
+    assert [one["act"] for one in stubborn["advice"]] == [None, "saga.retry", "saga.resume"]
+    assert stubborn["undoing"]["error"] == "drop_hold: RuntimeError: the key of Zahra would not turn"
+    assert "would not turn" in stubborn["turns"][-1]["undo_failed"]
+    assert stubborn["tasks"][0]["step"] is None
+
+
+async def test_what_may_tell_of_a_payload_is_not_said_to_who_may_see_none(inn: Inn) -> None:
+    await stays(inn)
+    for path in ("/sagas/inn/stay/stubborn", "/sagas/inn", "/sagas"):
+        assert "Zahra" in str(await inn.get(path))
+        assert "Zahra" not in str(await inn.get(path, READER))
+
+
+async def test_the_state_of_a_saga_is_masked_until_it_is_asked_for_and_that_is_noted(inn: Inn) -> None:
+    await stays(inn)
+    masked = (await inn.get("/sagas/inn/stay/held"))["state"]
+    assert (masked["text"], masked["unmaskable"]) == (None, True)
+    assert await inn.apps[0].actions.find(ActionFilter(verb="console")) == []
+    shown = (await inn.get("/sagas/inn/stay/held", unmask="1"))["state"]
+    assert '"stay_id":"held"' in shown["text"]
+    (noted,) = await inn.apps[0].actions.find(ActionFilter(verb="console"))
+    assert (noted.verb, noted.target, noted.by) == ("console unmask", "saga stay held", "ada (console)")
+    with pytest.raises(Refusal) as refused:
+        await inn.get("/sagas/inn/stay/held", READER, unmask="1")
+    assert refused.value.status == 403
+
+
+async def test_who_sees_one_tenant_finds_no_saga_of_another(inn: Inn) -> None:
+    await stays(inn)
+    listed = await inn.get("/sagas/inn", SCOPED)
+    assert "theirs" not in [one["id"] for one in listed["items"]]
+    assert len(listed["items"]) == 5
+    (stay,) = (await inn.get("/sagas", SCOPED))["sagas"]
+    assert stay["states"] is None, "the numbers are of all tenants"
+    for path, query in (("/sagas/inn/stay/theirs", {}), ("/sagas/inn", {"tenant": "t2"})):
+        with pytest.raises(Refusal) as refused:
+            await inn.get(path, SCOPED, **query)
+        assert refused.value.status in (403, 404)
+
+
+async def test_the_diagram_marks_the_place_where_a_saga_stands(inn: Inn) -> None:
+    await stays(inn)
+
+    async def marks(id: str) -> dict[str, str]:
+        drawn = (await inn.get(f"/sagas/inn/stay/{id}"))["diagram"]
+        return {node["id"]: node["mark"] for node in drawn["nodes"] if node["mark"]}
+
+    assert await marks("held") == {
+        "start": "done", "step:hold": "here", "step:paid": "next", "deadline:hold_expired": "armed",
+    }  # fmt: skip
+    assert await marks("paid") == {"start": "done", "step:hold": "done", "step:paid": "done", "completed": "here"}
+    assert await marks("failed") == {
+        "start": "done", "step:hold": "undone", "on:not_paid": "done", "undo:hold": "done", "compensated": "here",
+    }  # fmt: skip
+    assert (await marks("stubborn"))["undo:hold"] == "failed"
+    assert (await marks("reviewed"))["partial"] == "failed"
+
+
+# Timers, the operators' log.
+
+
+async def test_timers_are_listed_soonest_first_page_by_page(inn: Inn) -> None:
+    await inn.start("a", "b", "c")
+    await inn.start("theirs", tenant="t2")
+    (here, _) = (await inn.get("/timers"))["stores"]
+    assert (here["service"], here["timers"], here["overdue"]) == ("inn", 4, 0.0)
+    first = await inn.get("/timers/inn", limit="3")
+    rest = await inn.get("/timers/inn", limit="3", after=first["next"])
+    every = [*first["items"], *rest["items"]]
+    assert (len(every), rest["next"]) == (4, None)
+    assert [one["due_at"] for one in every] == sorted(one["due_at"] for one in every)
+    assert {one["overdue"] for one in every} == {0.0}
+    assert {one["tenant"] for one in (await inn.get("/timers/inn", SCOPED))["items"]} == {"t1"}
+    assert "timers" not in (await inn.get("/timers", SCOPED))["stores"][0]
+
+
+async def test_the_log_of_all_stores_is_one_newest_first(inn: Inn) -> None:
+    inn_log, till_log = (app.actions for app in inn.apps)
+    for number, (app, log) in enumerate([(0, inn_log), (1, till_log), (0, inn_log)]):
+        async with inn.apps[app].store.begin() as tx:
+            action = Action(verb="held skip", by=f"o{number}", why="old", changed={"n": (2**60, None)}, event_id="e")
+            await log.note(tx, action)
+    first = await inn.get("/log", limit="2")
+    rest = await inn.get("/log", limit="2", after=first["next"])
+    assert [one["by"] for one in (*first["items"], *rest["items"])] == ["o2", "o1", "o0"]
+    assert rest["next"] is None
+    assert first["items"][0]["changed"] == [{"name": "n", "before": str(2**60), "after": "null"}]
+    assert [one["by"] for one in (await inn.get("/log", by="o1", verb="held"))["items"]] == ["o1"]
+    assert [one["by"] for one in (await inn.get("/log", service="till"))["items"]] == ["o1"]
+    assert (await inn.get("/log", until="2001-01-01T00:00:00Z"))["items"] == []
+    with pytest.raises(Refusal) as refused:
+        await inn.get("/log", since="yesterday")
+    assert refused.value.status == 400

@@ -8,14 +8,17 @@ from posthouse.console.pages import (
     health,
     home,
     jobs,
+    log,
     map,
     outbox,
     processes,
     projections,
     relays,
+    sagas,
     schedules,
     services,
     tenants,
+    timers,
 )
 
 TABLES = gathered(
@@ -25,13 +28,16 @@ TABLES = gathered(
     health.PAGES,
     home.PAGES,
     jobs.PAGES,
+    log.PAGES,
     map.PAGES,
     outbox.PAGES,
     processes.PAGES,
     projections.PAGES,
     relays.PAGES,
+    sagas.PAGES,
     schedules.PAGES,
     services.PAGES,
     tenants.PAGES,
+    timers.PAGES,
 )
 """All pages, by path."""
