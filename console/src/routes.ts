@@ -17,6 +17,16 @@ export interface Route {
 }
 
 export const routes: readonly Route[] = [
+  { path: "/consumers", title: "Consumers", nav: "Running", key: "c", load: () => import("./pages/consumers") },
+  { path: "/log", title: "Operators' log", nav: "Know", key: "l", load: () => import("./pages/log") },
+  { path: "/outbox", title: "Outbox", nav: "Trouble", key: "o", load: () => import("./pages/outbox") },
+  { path: "/processes", title: "Processes", nav: "Running", key: "p", load: () => import("./pages/processes") },
+  { path: "/projections", title: "Projections", nav: "Running", load: () => import("./pages/projections") },
+  { path: "/relays", title: "Relays", nav: "Running", key: "r", load: () => import("./pages/relays") },
+  { path: "/sagas", title: "Sagas", nav: "Trouble", key: "s", load: () => import("./pages/sagas") },
+  { path: "/sagas/{service}/{saga}/{id}", title: "Saga", load: () => import("./pages/saga") },
+  { path: "/schedules", title: "Schedules", nav: "Running", load: () => import("./pages/schedules") },
   { path: "/services", title: "Services", nav: "Know", load: () => import("./pages/services") },
   { path: "/style", title: "Style", load: () => import("./pages/style") },
+  { path: "/timers", title: "Timers", nav: "Running", key: "t", load: () => import("./pages/timers") },
 ];

@@ -1,0 +1,94 @@
+import { Act } from "../acting";
+import { query as asked, useData } from "../api";
+import { requery } from "../router";
+import type { PageProps } from "../routes";
+import { Age, Badge, Bar, Empty, Figure, Figures, Link, Page, Search, Table, type Tone, count, counted } from "../ui";
+
+interface Line {
+  service: string;
+  consumer: string;
+  topic: string;
+  declared: boolean;
+  applied: number;
+  skipped: number;
+  held: Record<string, number>;
+  strange: number;
+  in_flight: number | null;
+  in_hand: number | null;
+  lag: number | null;
+  uncounted: string;
+  members: string[];
+}
+
+const BLOCKING = ["dead", "gap", "retrying", "blocked", "quarantined"] as const;
+const TONES: Record<string, Tone> = { dead: "bad", quarantined: "warn", gap: "warn", retrying: "info", blocked: "neutral" };
+const total = (held: Record<string, number>): number => Object.values(held).reduce((all, one) => all + one, 0);
+const unattended = (one: Line): boolean => one.members.length === 0 && one.declared && ((one.in_flight ?? 0) > 0 || total(one.held) > 0);
+
+export default function Consumers({ query }: PageProps) {
+  const found = useData<{ items: Line[] }>("/consumers", { live: ["held", "home"], every: 5_000 });
+  const lines = found.data?.items ?? [];
+  const text = (query.get("q") ?? "").toLowerCase();
+  const shown = lines
+    .filter((one) => !text || `${one.consumer} ${one.topic} ${one.service}`.toLowerCase().includes(text))
+    .sort((a, b) => worth(b) - worth(a) || a.consumer.localeCompare(b.consumer));
+  const alone = [...new Set(lines.filter(unattended).map((one) => one.consumer))];
+  const dead = lines.filter((one) => one.held.dead || one.held.quarantined);
+  const lag = Math.max(0, ...lines.map((one) => one.lag ?? 0));
+  const names = new Set(lines.map((one) => one.consumer));
+  return (
+    <Page title="Consumers and members" says="Who applies which events: how far each is, how old the oldest is that it has not applied, and who runs it." data={found}>
+      <p class="verdict">
+        {alone.length ? `Work waits for ${counted(alone.length, "consumer")} that nobody runs: ${alone.join(", ")}.` : dead.length ? `${counted(new Set(dead.map((one) => one.consumer)).size, "consumer")} have events that wait for your decision.` : "Every consumer that has work is run by somebody, and nothing waits for a decision."}
+      </p>
+      <Figures>
+        <Figure label="Consumers" value={count(names.size)} says={`reading ${counted(lines.length, "topic")} in all`} />
+        <Figure label="In flight" value={count(lines.reduce((all, one) => all + (one.in_flight ?? 0), 0))} says="unsent, or at the broker" />
+        <Figure label="Longest lag" value={<Age seconds={lag} />} says="age of the oldest that is not applied" tone={lag > 60 ? "warn" : "neutral"} />
+        <Figure label="Held" value={count(lines.reduce((all, one) => all + total(one.held), 0))} says="could not be applied" to="/held" tone={dead.length ? "bad" : "neutral"} />
+        <Figure label="Unattended" value={count(alone.length)} says="have work and no member" tone={alone.length ? "bad" : "good"} />
+      </Figures>
+      <Bar>
+        <Search label="Find a consumer, topic or service" value={query.get("q") ?? ""} onSearch={(q) => requery({ q })} onInput={(q) => requery({ q })} />
+      </Bar>
+      <Table
+        caption="Consumers by topic"
+        rows={shown}
+        id={(row) => `${row.service} ${row.consumer} ${row.topic}`}
+        empty={<Empty title={text ? "No consumer fits." : "No service consumes anything."} />}
+        columns={[
+          { title: "Consumer", cell: (row) => <strong class="wrap">{row.consumer}</strong> },
+          { title: "Topic", cell: (row) => <span class="mono wrap">{row.topic}</span>, wide: true },
+          { title: "Members", cell: (row) => (row.members.length ? <span title={row.members.join("\n")}>{count(row.members.length)}</span> : row.declared ? <Badge tone={unattended(row) ? "bad" : "neutral"}>nobody</Badge> : <Badge tone="warn">not declared any more</Badge>), end: true },
+          { title: "Applied", cell: (row) => count(row.applied), end: true },
+          { title: "In flight", cell: (row) => <span title={row.uncounted ? `At least: ${row.uncounted}` : undefined}>{count(row.in_flight, !!row.uncounted)}</span>, end: true },
+          { title: "In hand", cell: (row) => <span title="Of those in flight, at most so many are with a member right now">{count(row.in_hand)}</span>, end: true, spare: true },
+          { title: "Lag", cell: (row) => <Age seconds={row.lag} none="unknown" />, end: true },
+          { title: "Held", cell: (row) => <Held line={row} /> },
+          { title: "Skipped", cell: (row) => count(row.skipped), end: true, spare: true },
+          { title: "Press", cell: (row) => (row.declared ? <Act small kind="quiet" name="seek" params={{ service: row.service, consumer: row.consumer, topic: row.topic }} label="Read again" onDone={found.refresh} /> : null) },
+        ]}
+      />
+    </Page>
+  );
+}
+
+function Held({ line }: { line: Line }) {
+  const states = BLOCKING.filter((state) => line.held[state]);
+  if (!states.length && !line.strange) return <span class="muted">none</span>;
+  return (
+    <>
+      {states.map((state) => (
+        <Link key={state} to={asked("/held", { service: line.service, consumer: line.consumer, state })}>
+          <Badge tone={TONES[state]}>
+            {count(line.held[state])} {state}
+          </Badge>
+        </Link>
+      ))}
+      {line.strange > 0 && <Badge tone="warn" title="Frames in which no event could be read">{count(line.strange)} strange</Badge>}
+    </>
+  );
+}
+
+/** What a person should see first. */
+const worth = (one: Line): number => (unattended(one) ? 1e12 : 0) + (one.held.dead ?? 0) * 1e6 + total(one.held) * 1e3 + (one.in_flight ?? 0);
