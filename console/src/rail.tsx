@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
-import { liveUp } from "./api";
 import { help } from "./keys";
+import { type Connection, connection } from "./live";
 import { place } from "./router";
 import { type Group, routes } from "./routes";
 import { choose, theme } from "./theme";
@@ -49,9 +49,7 @@ export function Rail() {
         })}
       </nav>
       <div class="rail-foot">
-        <p class="rail-live" data-live={liveUp.value || undefined}>
-          {liveUp.value ? "Live" : "Asks every few seconds"}
-        </p>
+        <Pulse />
         <Menu up label="Theme" items={(["system", "light", "dark"] as const).map((one) => ({ label: THEMES[one], on: theme.value === one, onPick: () => choose(one) }))}>
           <span>Theme: {THEMES[theme.value].toLowerCase()}</span>
         </Menu>
@@ -60,6 +58,23 @@ export function Rail() {
         </Button>
       </div>
     </header>
+  );
+}
+
+const SAID: Record<Connection, string> = { live: "Live", reconnecting: "Reconnecting…", asking: "Asks every 5 s" };
+const MEANS: Record<Connection, string> = {
+  live: "Pages show changes as they happen: one connection for all tabs of this browser.",
+  reconnecting: "The connection was lost. It comes back by itself, and nothing that changed meanwhile is passed over.",
+  asking: "There is no live connection: pages that are open ask again every few seconds.",
+};
+
+/** Whether changes are told. */
+function Pulse() {
+  const now = connection.value;
+  return (
+    <p class="rail-live" role="status" data-state={now} title={MEANS[now]}>
+      {SAID[now]}
+    </p>
   );
 }
 

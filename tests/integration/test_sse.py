@@ -10,20 +10,19 @@ import signal
 import socket
 import subprocess
 import sys
-import unittest.mock
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 
 from posthouse import App, Payload, Service
 from posthouse.edges.sse import SseEndpoint, sse_endpoint
 from posthouse.stores.postgres import PostgresStore
 from tests.integration.sse_member import recipe
 from tests.kit.servers.ports import free_port
+from tests.kit.serving import serving
 from tests.kit.sse import Listener, listening
 from tests.kit.waiting import eventually
 
@@ -218,21 +217,6 @@ def told(service: Service, **limits: float) -> tuple[type, SseEndpoint]:
     return ParcelSent, sse_endpoint(
         service, events=[ParcelSent], tenant=lambda _: "t1", show=lambda event: event.data, **options
     )
-
-
-@contextlib.asynccontextmanager
-async def serving(app: object) -> AsyncIterator[str]:
-    """An ASGI application on a port of this process."""
-    port = free_port()
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="critical", lifespan="off"))  # type: ignore[arg-type]
-    with unittest.mock.patch.object(server, "capture_signals", contextlib.nullcontext):  # the signals are pytest's
-        running = asyncio.create_task(server.serve())
-        await eventually(lambda: server.started)
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.should_exit = server.force_exit = True
-            await running
 
 
 async def test_a_client_that_does_not_read_is_ended_within_its_bound_and_resumes(parcels: Service) -> None:

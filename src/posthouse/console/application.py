@@ -26,6 +26,7 @@ from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.dispatch import Paths, parts_of
 from posthouse.console.estate import Estate
 from posthouse.console.interface import Static, index
+from posthouse.console.live import Live
 from posthouse.console.pages import TABLES
 from posthouse.service import Service
 
@@ -45,16 +46,19 @@ def application(estate: Estate, tables: Mapping[str, Page] = TABLES) -> Starlett
     its start; none is made by that."""
 
     runner = Runner(estate)
+    live = Live(estate, LOCAL)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         runner.start()
         yield
         await runner.aclose()
+        await live.aclose()
         await estate.aclose()
 
     return Starlette(
         routes=[
+            Route("/api/live", live, methods=["GET"]),
             Route("/api/{path:path}", partial(_answer, estate, Paths(tables)), methods=["GET"]),
             Route("/api/acts/{name}", partial(_act, estate, runner), methods=["POST"]),
             Mount("/static", Static()),

@@ -66,7 +66,8 @@ class Feed(Protocol):
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """`clients`: so many at a time. `heartbeat`: seconds of silence after which a comment is sent. `patience`: seconds that a client
     may take nothing, and `backlog`: bytes that may wait for it; beyond either it is ended, and resumes. `lifetime`: seconds after which a connection
-    is ended, so that whoever comes back is asked again who he is. `retry`: seconds that a browser waits before it does."""
+    is ended, so that whoever comes back is asked again who he is. `retry`: seconds that a browser waits before it does. `beat`: what
+    a heartbeat is."""
 
     clients: int = 1000
     heartbeat: float = 15.0
@@ -74,6 +75,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     backlog: int = 262_144
     lifetime: float = 900.0
     retry: float = 2.0
+    beat: bytes = BEAT
 
 
 def frame(data: bytes, *, id: str = "", event: str = "") -> bytes:
@@ -218,7 +220,7 @@ class Broadcast:
         while not client.over:
             taken = await client.take(limits.heartbeat)
             if taken or not client.over:
-                await write(taken or BEAT)
+                await write(taken or limits.beat)
         log.debug("a client of server-sent events is ended: %s", client.over)
         await write(b"", more=False)
 
