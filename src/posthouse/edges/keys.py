@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from http.client import HTTPException, HTTPMessage
 from typing import IO
 from urllib.error import HTTPError
@@ -15,6 +15,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import jwt
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from posthouse.clock import Clock
@@ -37,6 +38,9 @@ FEWEST_BITS = 2048
 MAX_AGE = re.compile(r"(?:^|[,\s])max-age=(\d{1,9})")
 
 
+PublicKey = RSAPublicKey | EllipticCurvePublicKey
+
+
 class KeysUnavailable(Exception):
     """Whether a token is good cannot be told now."""
 
@@ -48,22 +52,27 @@ class Entry(msgspec.Struct, frozen=True):
     kty: str
     n: str = ""
     e: str = ""
-    alg: str = "RS256"
+    crv: str = ""
+    x: str = ""
+    y: str = ""
+    alg: str = ""
     use: str = "sig"
 
 
 class KeySet:
-    """Keys by their id. One fetch at a time, at most one in half a minute."""
+    """Keys by their id. One fetch at a time, at most one in half a minute. A key signs by one algorithm, which follows from its
+    type: RS256 for RSA, ES256 for P-256."""
 
-    def __init__(self, url: str, clock: Clock) -> None:
+    def __init__(self, url: str, clock: Clock, algorithms: Collection[str] = ("RS256",)) -> None:
         self._url = _checked(url)
         self._clock = clock
-        self._keys: Mapping[str, RSAPublicKey] = {}
+        self._algorithms = algorithms
+        self._keys: Mapping[str, PublicKey] = {}
         self._good_until = float("-inf")
         self._asked_at: float | None = None
         self._fetching = asyncio.Lock()
 
-    async def key(self, kid: str) -> RSAPublicKey | None:
+    async def key(self, kid: str) -> PublicKey | None:
         """None when the issuer has no such key. Raises KeysUnavailable."""
         if not self._is_fresh(kid):
             async with self._fetching:
@@ -84,12 +93,14 @@ class KeySet:
         self._asked_at = self._clock.monotonic()
         try:
             body, age = await asyncio.to_thread(_get, self._url)
-            keys = _keys_in(body)
+            keys = _keys_in(body, self._algorithms)
         except (OSError, HTTPException, ValueError) as error:
             log.warning("the keys at %s cannot be had, next try in %.0f s: %s", self._url, PAUSE, error)
             return
         if not keys:
-            log.warning("the set at %s has no RSA key for signatures: the last one is kept", self._url)
+            log.warning(
+                "the set at %s has no key for %s: the last one is kept", self._url, " or ".join(self._algorithms)
+            )
             return
         self._keys = keys
         self._good_until = self._clock.monotonic() + min(max(age, SHORTEST), LONGEST)
@@ -120,18 +131,25 @@ def _get(url: str) -> tuple[bytes, float]:
     return body, float(said[1]) if said else 0.0
 
 
-def _keys_in(body: bytes) -> dict[str, RSAPublicKey]:
-    """Those that sign with RS256 and are long enough."""
-    found: dict[str, RSAPublicKey] = {}
+def _keys_in(body: bytes, algorithms: Collection[str]) -> dict[str, PublicKey]:
+    """Those that sign with one of the algorithms and are long enough."""
+    found: dict[str, PublicKey] = {}
     for raw in msgspec.json.decode(body, type=dict[str, list[msgspec.Raw]]).get("keys", []):
         try:
             entry = msgspec.json.decode(raw, type=Entry)
-            if (entry.kty, entry.alg, entry.use) != ("RSA", "RS256", "sig"):
+            algorithm = {"RSA": "RS256", "EC": "ES256"}.get(entry.kty, "")
+            if (
+                algorithm not in algorithms
+                or entry.alg not in ("", algorithm)
+                or entry.use != "sig"
+                or entry.crv not in ("", "P-256")
+            ):
                 continue
-            key = jwt.PyJWK({"kty": "RSA", "n": entry.n, "e": entry.e}, algorithm="RS256").key
+            said = {name: getattr(entry, name) for name in ("kty", "n", "e", "crv", "x", "y") if getattr(entry, name)}
+            key = jwt.PyJWK(said, algorithm=algorithm).key
         except (msgspec.ValidationError, jwt.PyJWTError, ValueError):
             continue
-        if isinstance(key, RSAPublicKey) and key.key_size >= FEWEST_BITS:
+        if isinstance(key, EllipticCurvePublicKey) or (isinstance(key, RSAPublicKey) and key.key_size >= FEWEST_BITS):
             found[entry.kid] = key
     return found
 

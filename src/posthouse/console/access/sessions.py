@@ -1,0 +1,73 @@
+"""Sessions: who is signed in, kept on the server. A browser holds a random name and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import msgspec
+
+from posthouse.clock import Clock
+
+Claims = Mapping[str, object]
+"""What an issuer said of a person."""
+
+
+class Session(msgspec.Struct):
+    """`began` is the sign-in, in seconds since 1970; the other two follow a clock that nobody can set."""
+
+    claims: Claims
+    began: float
+    opened: float
+    seen: float
+
+
+class Sessions:
+    """At most `most` of them, the one longest unused gives way. One ends `idle` seconds after its last request, and `longest`
+    seconds after the sign-in whatever happens. All are gone when the process ends."""
+
+    def __init__(self, clock: Clock, *, idle: float, longest: float, most: int) -> None:
+        self._clock, self._idle, self._longest, self._most = clock, idle, longest, most
+        self._open: OrderedDict[bytes, Session] = OrderedDict()
+
+    def begin(self, claims: Claims) -> str:
+        """A new name for every sign-in: none that somebody knew before is ever signed in."""
+        name = secrets.token_urlsafe(32)
+        now = self._clock.monotonic()
+        self._open[_hash(name)] = Session(claims, self._clock.now(), now, now)
+        while len(self._open) > self._most:
+            self._open.popitem(last=False)
+        return name
+
+    def find(self, name: str) -> Session | None:
+        """The session, which counts as used."""
+        if not self.lasts(name):
+            return None
+        found = self._open[_hash(name)]
+        found.seen = self._clock.monotonic()
+        self._open.move_to_end(_hash(name))
+        return found
+
+    def lasts(self, name: str) -> bool:
+        """Whether it is open still; asking is no use of it."""
+        found = self._open.get(_hash(name))
+        if found is None:
+            return False
+        now = self._clock.monotonic()
+        if now - found.seen > self._idle or now - found.opened > self._longest:
+            del self._open[_hash(name)]
+            return False
+        return True
+
+    def end(self, name: str) -> None:
+        self._open.pop(_hash(name), None)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+
+def _hash(name: str) -> bytes:
+    """Names are looked up by their hash, so that the time of a look-up tells nothing about them, and memory holds none."""
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
