@@ -1,0 +1,359 @@
+"""The guard: an ASGI middleware that knows who asks. Pages and files of the interface are for everybody, as they hold nothing; what is
+under /api is for whom a session, an assertion or the application itself speaks."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from http.cookies import SimpleCookie
+from math import ceil
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.datastructures import Headers
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from posthouse.clock import Clock, SystemClock
+from posthouse.console.access.access import Access
+from posthouse.console.access.door import (
+    SAFE,
+    answer,
+    check_host,
+    check_site,
+    cookies,
+    hardened,
+    path_of,
+    read_body,
+    refuse,
+    replaying,
+)
+from posthouse.console.access.oidc import WITHIN, CodeFlow, Unavailable
+from posthouse.console.access.roles import names_of
+from posthouse.console.access.sessions import Claims, Sessions
+from posthouse.console.access.signed import ALGORITHMS, Signed
+from posthouse.console.access.token import Attempts, OneTimeToken
+from posthouse.console.access.who import Who
+from posthouse.console.asking import Refusal
+from posthouse.edges.keys import KeySet, KeysUnavailable
+from posthouse.edges.oidc import Refused
+
+log = logging.getLogger("posthouse.console.access")
+
+Note = Callable[[str, str, str], Awaitable[None]]
+"""Keeps in the operators' log what was done (a verb), by whom, and to what."""
+
+OPERATOR = Who(name="local", roles=frozenset(("admin",)), payloads=True)
+"""Whoever reads the terminal."""
+CALLBACK = "/signin/callback"
+NEW_LINKS = 5
+"""So many links are printed in a minute because somebody asked for one."""
+
+
+class _Ask(msgspec.Struct, frozen=True):
+    """A request that passed the door."""
+
+    scope: Scope
+    headers: Headers
+    host: str
+    path: str
+    is_secure: bool
+
+    @property
+    def root(self) -> str:
+        root: str = self.scope.get("root_path", "")
+        return root.rstrip("/")
+
+    def cookie(self, kind: str) -> str:
+        """Its name: bound to this very host where the browser does that; else apart by port, which cookies are not."""
+        return f"__Host-posthouse-{kind}" if self.is_secure else f"posthouse-{kind}-{self.host.rpartition(':')[2]}"
+
+    def given(self, kind: str) -> str:
+        return cookies(self.headers).get(self.cookie(kind), "")
+
+    def set_cookie(self, kind: str, value: str, same_site: str, seconds: int | None = None) -> str:
+        cookie: SimpleCookie = SimpleCookie()
+        name = self.cookie(kind)
+        cookie[name] = value
+        cookie[name]["path"] = "/" if self.is_secure else self.root or "/"
+        cookie[name]["httponly"] = True
+        cookie[name]["samesite"] = same_site
+        if self.is_secure:
+            cookie[name]["secure"] = True
+        if seconds is not None:
+            cookie[name]["max-age"] = seconds
+        return cookie[name].OutputString()
+
+
+async def _unnoted(verb: str, by: str, target: str) -> None:
+    """Where there is no store the line of the log is all."""
+
+
+class Guard:
+    """`announce` shows a link for a new one-time token to whoever may sign in; `note` keeps sign-ins."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        access: Access,
+        clock: Clock | None = None,
+        note: Note = _unnoted,
+        announce: Callable[[str], None] | None = None,
+    ) -> None:
+        self._app, self._access, self._note, self._announce = app, access, note, announce
+        self._clock = clock or SystemClock()
+        self._sessions = Sessions(self._clock, idle=access.idle, longest=access.longest, most=access.most_sessions)
+        self._rights = access.rights()
+        self._token = OneTimeToken(self._clock)
+        self._attempts, self._links = Attempts(self._clock), Attempts(self._clock, NEW_LINKS)
+        self._flow = CodeFlow(access.oidc, self._clock) if access.oidc else None
+        proxy = access.proxy
+        self._signed = (
+            Signed(KeySet(proxy.keys, self._clock, ALGORITHMS), proxy.issuer, proxy.audience, self._clock)
+            if proxy
+            else None
+        )
+        if access.way == "token":
+            self._print_link()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        path = path_of(scope)
+        is_api = path == "/api" or path.startswith("/api/")
+        is_secure = scope.get("scheme") == "https" or self._access.url.startswith("https:")
+        send = hardened(send, is_api or path == CALLBACK, is_secure)
+        headers = Headers(scope=scope)
+        try:
+            ask = _Ask(scope, headers, check_host(headers, self._access.names), path, is_secure)
+            await self._pass(ask, is_api, receive, send)
+        except Refusal as refusal:
+            log.info(
+                "refused %s %s: %s", scope["method"], "an address" if path == CALLBACK else path[:200], refusal.message
+            )
+            await refuse(refusal, scope, receive, send)
+
+    async def _pass(self, ask: _Ask, is_api: bool, receive: Receive, send: Send) -> None:
+        scope = ask.scope
+        if is_api or scope["method"] not in SAFE:
+            check_site(scope["method"], ask.headers, ask.host, self._access.url)
+        body = b""
+        if scope["method"] not in SAFE:
+            body = await read_body(ask.headers, receive)
+            receive = replaying(body, receive)
+        if ask.path == CALLBACK and self._flow:
+            await (await self._come_back(ask, self._flow))(scope, receive, send)
+        elif ask.path.startswith("/api/access/"):
+            await (await self._access_page(ask, body))(scope, receive, send)
+        else:
+            who = await self._who(ask) if is_api else None
+            if is_api and who is None:
+                raise Refusal(401, "You are not signed in.", "Sign in, and this is asked again.")
+            scope.setdefault("state", {})["who"] = who
+            lasting = self._while_signed_in(ask, send) if self._access.way in ("token", "oidc") and is_api else send
+            await self._app(scope, receive, lasting)
+
+    # Who asks.
+
+    async def _who(self, ask: _Ask) -> Who | None:
+        """Raises Refusal for somebody who is known and may nothing."""
+        now = self._clock.now()
+        if self._access.who:
+            found = self._access.who(ask.scope)
+            who = await found if inspect.isawaitable(found) else found
+        elif self._signed and self._access.proxy:
+            claims = await self._asserted(ask.headers, self._signed, self._access.proxy.header)
+            who = self._rights(claims, now, now)
+            if who is None:
+                raise _no_role(claims)
+        else:
+            session = self._sessions.find(ask.given("session"))
+            if session is None:
+                return None
+            who = self._rights(session.claims, session.began, now) if self._flow else OPERATOR
+            if who is None:
+                self._sessions.end(ask.given("session"))
+                raise _no_role(session.claims)
+        return who if who and who.roles and (who.until is None or now < who.until) else None
+
+    async def _asserted(self, headers: Headers, signed: Signed, name: str) -> Claims:
+        said = headers.getlist(name)
+        if len(said) != 1:
+            raise Refusal(401, "The proxy did not say who you are.", "Open the console through its proxy.")
+        try:
+            return await signed.claims(said[0])
+        except Refused as error:
+            log.warning("an assertion was refused: %s", error)
+            raise Refusal(
+                401, "The proxy's word for who you are was not accepted.", "The console's log says why."
+            ) from None
+        except KeysUnavailable:
+            raise Refusal(503, "The keys of the proxy cannot be had now.", "Try again in half a minute.") from None
+
+    def _while_signed_in(self, ask: _Ask, send: Send) -> Send:
+        """A stream ends when the session of its reader does."""
+        name = ask.given("session")
+        is_over = False
+
+        async def sending(message: Message) -> None:
+            nonlocal is_over
+            if is_over:
+                return
+            if message["type"] == "http.response.body" and message.get("more_body") and not self._sessions.lasts(name):
+                is_over = True
+                message = {"type": "http.response.body", "body": b"", "more_body": False}
+            await send(message)
+
+        return sending
+
+    # Signing in and out.
+
+    async def _access_page(self, ask: _Ask, body: bytes) -> Response:
+        match ask.scope["method"], ask.path.removeprefix("/api/access/"):
+            case "GET", "session":
+                return await self._told(ask)
+            case "POST", "token" if self._access.way == "token":
+                return await self._exchange(ask, body)
+            case "POST", "link" if self._access.way == "token":
+                return self._new_link()
+            case "POST", "oidc" if self._flow:
+                return await self._go(ask, self._flow, body)
+            case "POST", "out":
+                return await self._sign_out(ask)
+        raise Refusal(404, "There is no such way to sign in here.")
+
+    async def _told(self, ask: _Ask) -> Response:
+        refused = ""
+        try:
+            who = await self._who(ask)
+        except Refusal as refusal:
+            who, refused = None, refusal.message
+        provider = self._access.oidc.issuer if self._access.oidc else ""
+        data = {"way": self._access.way, "provider": provider, "who": who, "refused": refused}
+        return _data(data)
+
+    async def _exchange(self, ask: _Ask, body: bytes) -> Response:
+        token = _field(body, "token")
+        if pause := ceil(self._attempts.pause()):
+            raise Refusal(429, "Too many attempts were refused.", f"Try again in {pause} seconds.")
+        if not self._token.take(token):
+            self._attempts.refused()
+            await self._refused("a one-time token", "was used, is too old, or never was one")
+            raise Refusal(
+                401,
+                "This token was used, is too old, or never was one.",
+                "Ask for a new link: it is printed where the console runs.",
+            )
+        return await self._signed_in(ask, {"sub": OPERATOR.name}, _data({"to": "/"}))
+
+    def _new_link(self) -> Response:
+        if pause := ceil(self._links.pause()):
+            raise Refusal(
+                429, "Links were printed just now.", f"Use the last of them, or try again in {pause} seconds."
+            )
+        self._links.refused()
+        self._print_link()
+        return _data({"printed": True})
+
+    def _print_link(self) -> None:
+        if self._announce:
+            self._announce(self._token.new())
+
+    async def _go(self, ask: _Ask, flow: CodeFlow, body: bytes) -> Response:
+        to = _inside(_field(body, "to"))
+        try:
+            where, sealed = await flow.begin(self._back(ask), to)
+        except Unavailable as error:
+            log.warning("the provider cannot be used: %s", error)
+            raise Refusal(
+                503, "The provider of sign-ins cannot be used now.", "The console's log says why. Try again."
+            ) from None
+        went = _data({"go": where})
+        went.headers.append(
+            "set-cookie", ask.set_cookie("signin", sealed, "Lax", int(WITHIN))
+        )  # it comes back from elsewhere
+        return went
+
+    async def _come_back(self, ask: _Ask, flow: CodeFlow) -> Response:
+        if ask.scope["method"] != "GET":
+            raise Refusal(405, "The provider sends people back by GET.")
+        pairs = parse_qsl(ask.scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=20)
+        why = "refused"
+        try:
+            if self._attempts.pause():
+                raise Refused("too many attempts were refused")
+            if len(dict(pairs)) != len(pairs):
+                raise Refused("a parameter is said twice")
+            claims, to = await flow.end(ask.given("signin"), dict(pairs), self._back(ask))
+            who = self._rights(claims, self._clock.now(), self._clock.now())
+            if who is not None and who.roles:
+                response = RedirectResponse(ask.root + to, 303)
+                response.headers.append("set-cookie", ask.set_cookie("signin", "", "Lax", 0))
+                return await self._signed_in(ask, claims, response)
+            why = "role"
+            await self._refused(" ".join(names_of(claims)[:1]), "no rule gives a role")
+        except Refused as error:
+            self._attempts.refused()
+            await self._refused("somebody", str(error))
+        except (Unavailable, KeysUnavailable) as error:
+            why = "provider"
+            log.warning("the provider cannot be used: %s", error)
+        response = RedirectResponse(f"{ask.root}/signin?refused={why}", 303)
+        response.headers.append("set-cookie", ask.set_cookie("signin", "", "Lax", 0))
+        return response
+
+    async def _signed_in(self, ask: _Ask, claims: Claims, response: Response) -> Response:
+        self._sessions.end(ask.given("session"))
+        name = self._sessions.begin(claims)
+        by = (names_of(claims) or ("?",))[0]
+        log.info("%s signed in", by)
+        await self._note("console sign-in", by, self._access.way)
+        response.headers.append("set-cookie", ask.set_cookie("session", name, "Strict"))
+        return response
+
+    async def _sign_out(self, ask: _Ask) -> Response:
+        session = self._sessions.find(ask.given("session"))
+        self._sessions.end(ask.given("session"))
+        if session is not None:
+            await self._note("console sign-out", (names_of(session.claims) or ("?",))[0], self._access.way)
+        response = _data({"way": self._access.way})
+        response.headers.append("set-cookie", ask.set_cookie("session", "", "Strict", 0))
+        return response
+
+    async def _refused(self, by: str, why: str) -> None:
+        log.warning("the sign-in of %s was refused: %s", by or "somebody", why)
+        if by and by not in ("somebody", "a one-time token"):
+            await self._note("console refused", by, why)
+
+    def _back(self, ask: _Ask) -> str:
+        """Where the provider sends people back: a configured address, else the Host, which was checked."""
+        here = f"{ask.scope.get('scheme', 'http')}://{ask.host}{ask.root}"
+        return f"{self._access.url.rstrip('/') or here}{CALLBACK}"
+
+
+def _no_role(claims: Claims) -> Refusal:
+    name = (names_of(claims) or ("somebody without a name",))[0]
+    return Refusal(403, f"You are {name}, and no rule gives you a role here.", "Ask whoever keeps the file of roles.")
+
+
+def _data(data: object) -> Response:
+    return answer({"data": data, "problems": [], "at": datetime.now(UTC)})
+
+
+def _field(body: bytes, name: str) -> str:
+    try:
+        said = msgspec.json.decode(body, type=dict[str, str])[name]
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+        raise Refusal(400, f"What is sent here is {{{name!r}: a text}}.") from None
+    return said
+
+
+def _inside(to: str) -> str:
+    """A path of this console, or its first page: nobody is sent elsewhere after a sign-in."""
+    is_path = to.startswith("/") and not to.startswith("//") and "\\" not in to and to.isascii() and to.isprintable()
+    return to if is_path and len(to) <= 2_000 and not to.startswith("/signin") else "/"
