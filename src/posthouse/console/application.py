@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -18,6 +18,8 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from posthouse.app import App
+from posthouse.console.access.access import Access
+from posthouse.console.access.guard import Guard
 from posthouse.console.access.who import Who
 from posthouse.console.acting.act import Outcome
 from posthouse.console.acting.running import Runner
@@ -28,17 +30,42 @@ from posthouse.console.estate import Estate
 from posthouse.console.interface import Static, index
 from posthouse.console.live import Live
 from posthouse.console.pages import TABLES
+from posthouse.errors import ConfigurationError
 from posthouse.service import Service
+from posthouse.store.actions import Action
 
 log = logging.getLogger("posthouse.console")
 
 LOCAL = Who(name="local", roles=frozenset(("admin",)), payloads=True)
-"""Who looks where nobody is asked for a name."""
+"""Who looks where nobody is asked for a name: an application without a guard, as in tests of pages."""
 
 
-def console(*apps_or_services: App | Service) -> Starlette:
-    """The console over some services, to be served or mounted: `app.mount("/posthouse", console(orders, billing))`."""
-    return application(Estate(*apps_or_services))
+def console(*apps_or_services: App | Service, access: Access) -> Guard:
+    """The console over some services, an ASGI application to be mounted in another: `app.mount("/posthouse", console(orders,
+    access=Access(who=…)))`. `access` says how it knows who asks."""
+    if access.way == "token":
+        raise ConfigurationError(
+            "console(access=Access()): a one-time token is for `posthouse console`, which prints it. In your own application"
+            " say Access(who=…), a function from the ASGI scope to Who, or Access(oidc=…) or Access(proxy=…)"
+        )
+    return guarded(Estate(*apps_or_services), access)
+
+
+def guarded(estate: Estate, access: Access, announce: Callable[[str], None] | None = None) -> Guard:
+    """The console over an estate, for those whom `access` lets in. `announce` is told of every new one-time token."""
+
+    async def note(verb: str, by: str, target: str) -> None:
+        """In the log of every store that there is: each is asked on its own who came."""
+        action = Action(verb=verb, by=f"{by} (console)", target=target)
+
+        async def write(app: App) -> None:
+            async with app.store.begin() as tx:
+                await app.actions.note(tx, action)
+
+        for problem in (await estate.each(write)).problems:
+            log.warning("%s by %s is not in the operators' log of %s: %s", verb, by, problem.service, problem.what)
+
+    return Guard(application(estate), access=access, note=note, announce=announce)
 
 
 def application(estate: Estate, tables: Mapping[str, Page] = TABLES) -> Starlette:
@@ -72,7 +99,9 @@ def application(estate: Estate, tables: Mapping[str, Page] = TABLES) -> Starlett
 
 async def _answer(estate: Estate, paths: Paths, request: Request) -> Response:
     page, path = paths.find(parts_of(request.scope))
-    who = getattr(request.state, "who", LOCAL)
+    who: Who | None = getattr(request.state, "who", LOCAL)
+    if who is None:  # the guard let a stranger through: it and the routes disagree on what a path is
+        raise Refusal(401, "You are not signed in.", "Sign in, and this is asked again.")
     try:
         await estate.load()
         ask = Ask(estate=estate, who=who, path=path, query=request.query_params)

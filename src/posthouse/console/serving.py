@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 GRACE = 3
 """Seconds for questions that are being answered when it is to end."""
@@ -21,7 +21,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(app: Starlette, listener: socket.socket, stop: asyncio.Event) -> None:
+async def serve(app: ASGIApp, listener: socket.socket, stop: asyncio.Event) -> None:
     """Serve until `stop` is set."""
     config = uvicorn.Config(
         app,

@@ -153,7 +153,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("built")
 async def test_the_page_knows_where_it_is_mounted() -> None:
     outer = FastAPI()
-    outer.mount("/ops/posthouse", console(Service("orders")))
+    outer.mount("/ops/posthouse", application(Estate(Service("orders"))))
 
     async with asking(outer) as client:
         page = await client.get("/ops/posthouse/held/orders")
@@ -171,7 +171,7 @@ async def test_the_page_knows_where_it_is_mounted() -> None:
 @pytest.mark.usefixtures("built")
 async def test_a_path_that_was_made_up_writes_no_markup_into_the_page() -> None:
     outer = FastAPI()
-    outer.mount('/"><script>alert(1)</script>', console(Service("orders")))
+    outer.mount('/"><script>alert(1)</script>', application(Estate(Service("orders"))))
 
     async with asking(outer) as client:
         page = await client.get('/"><script>alert(1)</script>/')
@@ -181,7 +181,7 @@ async def test_a_path_that_was_made_up_writes_no_markup_into_the_page() -> None:
 
 @pytest.mark.usefixtures("built")
 async def test_a_static_file_that_is_not_there_is_not_found_and_nothing_outside_is_served() -> None:
-    async with asking(console(Service("orders"))) as client:
+    async with asking(application(Estate(Service("orders")))) as client:
         for path in ("main-OLD.js", "../interface.py", "%2e%2e/interface.py", "..%2finterface.py", ""):
             answer = await client.get(f"/static/{path}")
             assert "def " not in answer.text
@@ -191,7 +191,7 @@ async def test_a_static_file_that_is_not_there_is_not_found_and_nothing_outside_
 async def test_an_interface_that_is_not_built_says_how_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interface, "BUILT", tmp_path / "nothing")
 
-    async with asking(console(Service("orders"))) as client:
+    async with asking(application(Estate(Service("orders")))) as client:
         page = await client.get("/")
         script = await client.get("/static/main.js")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Awaitable, Callable
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -31,7 +32,7 @@ class Oidc(Options):
 
     issuer: str
     client_id: str
-    client_secret: str = ""
+    client_secret: str = field(default="", repr=False)
     scopes: tuple[str, ...] = ("openid", "email", "profile")
 
     def conflicts(self) -> list[str]:

@@ -1,0 +1,132 @@
+"""Sessions and one-time tokens: how they begin, and that they end."""
+
+from __future__ import annotations
+
+import pytest
+
+from posthouse.clock import ManualClock
+from posthouse.console.access.sessions import Sessions
+from posthouse.console.access.token import LIFE, MOST_TRIES, WINDOW, Attempts, OneTimeToken
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def sessions(clock: ManualClock, most: int = 3) -> Sessions:
+    return Sessions(clock, idle=60, longest=100, most=most)
+
+
+def test_a_session_is_found_by_its_name_alone(clock: ManualClock) -> None:
+    open_ones = sessions(clock)
+    ana, ben = open_ones.begin({"sub": "ana"}), open_ones.begin({"sub": "ben"})
+
+    found = open_ones.find(ana)
+
+    assert found is not None
+    assert found.claims == {"sub": "ana"}
+    assert ana != ben
+    for wrong in ("", ana[:-1], ana + "x", "\udcff", ana.swapcase()):
+        assert open_ones.find(wrong) is None
+
+
+def test_memory_holds_no_name_of_a_session(clock: ManualClock) -> None:
+    open_ones = sessions(clock)
+    name = open_ones.begin({"sub": "ana"})
+
+    assert name not in repr(vars(open_ones))
+
+
+def test_a_session_ends_when_nobody_uses_it(clock: ManualClock) -> None:
+    open_ones = sessions(clock)
+    name = open_ones.begin({})
+    clock.advance(59)
+    assert open_ones.find(name)
+    clock.advance(40)
+    assert open_ones.find(name)
+    used_again = open_ones.begin({})
+    clock.advance(61)
+    assert open_ones.find(used_again) is None
+
+
+def test_a_session_ends_however_much_it_is_used(clock: ManualClock) -> None:
+    open_ones = sessions(clock)
+    name = open_ones.begin({})
+    for _ in range(2):
+        clock.advance(50)
+        assert open_ones.find(name)
+    clock.advance(1)
+    assert open_ones.find(name) is None
+    assert len(open_ones) == 0
+
+
+def test_asking_whether_a_session_lasts_does_not_make_it_last(clock: ManualClock) -> None:
+    open_ones = sessions(clock)
+    name = open_ones.begin({})
+    clock.advance(50)
+    assert open_ones.lasts(name)
+    clock.advance(11)
+    assert not open_ones.lasts(name)
+
+
+def test_the_session_longest_unused_gives_way(clock: ManualClock) -> None:
+    open_ones = sessions(clock)
+    first, second, third = (open_ones.begin({}) for _ in range(3))
+    open_ones.find(first)
+    fourth = open_ones.begin({})
+
+    assert [bool(open_ones.find(name)) for name in (first, second, third, fourth)] == [True, False, True, True]
+    assert len(open_ones) == 3
+
+
+def test_a_session_that_was_ended_is_gone(clock: ManualClock) -> None:
+    open_ones = sessions(clock)
+    name = open_ones.begin({})
+    open_ones.end(name)
+    open_ones.end(name)
+
+    assert open_ones.find(name) is None
+
+
+def test_a_token_is_taken_once(clock: ManualClock) -> None:
+    one = OneTimeToken(clock)
+    token = one.new()
+
+    assert not one.take(token[:-1])
+    assert not one.take("")
+    assert one.take(token)
+    assert not one.take(token)
+    assert not one.take("")
+
+
+def test_a_token_that_is_too_old_is_not_taken(clock: ManualClock) -> None:
+    one = OneTimeToken(clock)
+    token = one.new()
+    clock.advance(LIFE + 1)
+
+    assert not one.take(token)
+
+
+def test_a_new_token_takes_the_place_of_the_last(clock: ManualClock) -> None:
+    one = OneTimeToken(clock)
+    old, new = one.new(), one.new()
+
+    assert not one.take(old)
+    assert one.take(new)
+
+
+def test_before_there_is_a_token_nothing_is_one(clock: ManualClock) -> None:
+    assert not OneTimeToken(clock).take("")
+
+
+def test_after_too_many_refusals_everybody_waits(clock: ManualClock) -> None:
+    attempts = Attempts(clock)
+    for _ in range(MOST_TRIES):
+        assert attempts.pause() == 0
+        attempts.refused()
+        clock.advance(1)
+
+    assert attempts.pause() == WINDOW - MOST_TRIES
+    clock.advance(WINDOW - MOST_TRIES)
+    assert attempts.pause() == 0
