@@ -37,6 +37,9 @@ export const base: string = document.documentElement.dataset.base ?? "";
 /** Whether the server can be reached, as the last question found it. */
 export const reachable = signal(true);
 
+/** The server does not know us: nobody signed in, or the session is over. */
+export const stranger = signal(false);
+
 /** Whether `/api/live` tells us of changes. While it does not, pages that want to be live ask every few seconds. */
 export const liveUp = signal(false);
 
@@ -78,6 +81,7 @@ async function request<T>(path: string, init: RequestInit, stop?: AbortSignal): 
   }
   if (response.ok) return body as T;
   if (response.status === 401) kept.clear();
+  if (response.status === 401 && !path.startsWith("/access/")) stranger.value = true;
   const told = (body as { error?: { message?: string; hint?: string } }).error;
   throw new ApiError(response.status, told?.message ?? `HTTP ${response.status}`, told?.hint ?? "");
 }

@@ -1,8 +1,9 @@
 import { Component, type ComponentChildren, type ComponentType } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { reachable } from "./api";
+import { reachable, stranger } from "./api";
 import { Help, useKeys } from "./keys";
 import { match } from "./matching";
+import SignIn from "./pages/signin";
 import { Rail } from "./rail";
 import { place } from "./router";
 import { type PageProps, type Route, routes } from "./routes";
@@ -28,7 +29,7 @@ export function App() {
               The console does not answer: what is shown may be old. It is asked again by itself.
             </p>
           )}
-          <Current />
+          {stranger.value || place.value.path === "/signin" ? <SignIn /> : <Current />}
         </main>
       </div>
       <Toasts />

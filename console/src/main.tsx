@@ -3,7 +3,10 @@ import "./theme";
 import { render } from "preact";
 import { App } from "./app";
 import { listen } from "./live";
+import { enter } from "./session";
 
 const root = document.getElementById("app");
-listen();
-if (root) render(<App />, root);
+void enter().then(() => {
+  listen();
+  if (root) render(<App />, root);
+});

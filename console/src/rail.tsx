@@ -3,6 +3,7 @@ import { help } from "./keys";
 import { type Connection, connection } from "./live";
 import { place } from "./router";
 import { type Group, routes } from "./routes";
+import { session, signOut } from "./session";
 import { choose, theme } from "./theme";
 import { Button, Link, Menu } from "./ui";
 
@@ -50,6 +51,7 @@ export function Rail() {
       </nav>
       <div class="rail-foot">
         <Pulse />
+        <Someone />
         <Menu up label="Theme" items={(["system", "light", "dark"] as const).map((one) => ({ label: THEMES[one], on: theme.value === one, onPick: () => choose(one) }))}>
           <span>Theme: {THEMES[theme.value].toLowerCase()}</span>
         </Menu>
@@ -75,6 +77,26 @@ function Pulse() {
     <p class="rail-live" role="status" data-state={now} title={MEANS[now]}>
       {SAID[now]}
     </p>
+  );
+}
+
+/** Who is signed in, what they may, and the way out. */
+function Someone() {
+  const who = session.value?.who;
+  if (!who) return null;
+  const may = [...who.roles, ...(who.payloads ? ["payloads"] : []), ...(who.tenants ? [`of ${who.tenants.join(", ")}`] : [])].join(", ");
+  const way = session.value?.way;
+  return (
+    <div class="rail-who">
+      <span>
+        <strong>{who.name}</strong>: {may}
+      </span>
+      {(way === "token" || way === "oidc") && (
+        <Button kind="quiet" small onClick={() => void signOut()}>
+          Sign out
+        </Button>
+      )}
+    </div>
   );
 }
 

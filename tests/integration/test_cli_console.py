@@ -34,9 +34,11 @@ class Desk(Shell):
         self.start(*arguments, "--http", "127.0.0.1:0", verb="console", says=True)
         self.wait_until(lambda: bool(self.places()), "serving")
         place = httpx.URL(self.places()[-1])
-        base = place.copy_with(raw_path=b"/")
-        with httpx.Client(base_url=base, follow_redirects=True, timeout=10) as client:
-            client.get(place)
+        base = place.copy_with(raw_path=b"/", fragment="")
+        with httpx.Client(base_url=base, headers={"sec-fetch-site": "same-origin"}, timeout=10) as client:
+            token = place.fragment.removeprefix("token=")
+            assert client.get("/api/services").status_code == 401
+            assert client.post("/api/access/token", json={"token": token}).status_code == 200
             yield client
 
     def places(self) -> list[str]:
@@ -77,6 +79,24 @@ def test_it_makes_nothing_and_ends_with_code_0(desk: Desk) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=10) == 0, desk.log()
     assert desk.listing() == sorted([*before, "run.log"])
+
+
+def test_the_link_signs_in_once_and_another_is_printed_on_request(desk: Desk) -> None:
+    with desk.console("shop") as client:
+        first = desk.places()[-1].partition("#token=")[2]
+        assert client.post("/api/access/token", json={"token": first}).status_code == 401
+        assert client.post("/api/access/link", json={}).status_code == 200
+        until(lambda: len(desk.places()) == 2, "another was printed")
+        token = desk.places()[-1].partition("#token=")[2]
+        assert client.post("/api/access/token", json={"token": token}).status_code == 200
+        assert client.get("/", headers={"host": "evil.example"}).status_code == 421
+
+
+def test_a_public_address_without_a_way_to_know_who_asks_is_refused(desk: Desk) -> None:
+    assert desk.start("shop", "--http", "0.0.0.0:0", verb="console").wait(timeout=20) == 2
+    assert "would be open to whoever reaches that address: give --oidc-issuer or --proxy-keys" in " ".join(
+        desk.log().split()
+    )
 
 
 def test_a_second_one_at_the_same_place_is_told_that_the_port_is_taken(desk: Desk) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,11 +21,12 @@ from posthouse.service import Service
 from posthouse.watch.address import address_of, listening, parsed
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
+    from posthouse.console.access import Access
     from posthouse.console.estate import Estate
 
 DEFAULT = "127.0.0.1:8470"
+SECRET = "POSTHOUSE_OIDC_SECRET"
+"""The variable that holds the client's secret: options of a process can be read by others."""
 ENDS_WITHIN = 10.0
 """Seconds from SIGTERM to the end."""
 
@@ -33,6 +36,32 @@ def console(
     http: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where to serve it; port 0 takes any that is free.")
     ] = DEFAULT,
+    url: Annotated[
+        str, typer.Option(metavar="URL", help="The address that people type, as in https://console.example.")
+    ] = "",
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Another name under which people reach it; may be repeated."),
+    ] = None,
+    oidc_issuer: Annotated[
+        str, typer.Option(metavar="URL", help="People sign in at this provider of OpenID Connect.")
+    ] = "",
+    oidc_client_id: Annotated[
+        str, typer.Option(metavar="ID", help=f"What the provider calls this console; a secret is in {SECRET}.")
+    ] = "",
+    oidc_scope: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SCOPE", help="Also asked of the provider, as in groups; may be repeated."),
+    ] = None,
+    proxy_keys: Annotated[
+        str, typer.Option(metavar="URL", help="A proxy signs who asks: where its JSON Web Key Set is.")
+    ] = "",
+    proxy_issuer: Annotated[str, typer.Option(metavar="ISS", help="What its assertions say as `iss`.")] = "",
+    proxy_audience: Annotated[str, typer.Option(metavar="AUD", help="What they say as `aud`.")] = "",
+    proxy_header: Annotated[str, typer.Option(metavar="NAME", help="The header that holds them.")] = "x-assertion",
+    roles: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Who may do what: rules in TOML (docs/console-access.md).")
+    ] = None,
     log_level: Annotated[Level, typer.Option(help="The least severe line that is logged.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per log line.")] = False,
 ) -> None:
@@ -40,18 +69,52 @@ def console(
 
     It looks at the stores of the services, makes nothing and runs nothing. A target that cannot be imported, and a store that
     is away or older, is told of on the page while the rest works. It ends with code 0 at SIGTERM or Ctrl-C.
+
+    Without --oidc-issuer or --proxy-keys it prints a link that signs one browser in, once, and serves the loopback only.
     """
     try:
-        from posthouse.console.application import application
+        from posthouse.console.access import Access, Oidc, Proxy
     except ImportError as error:
         raise ConfigurationError(
             f"the console needs {error.name}, which is not installed: pip install 'posthouse[console]'"
         ) from error
+    if problems := [
+        *(
+            f"{given} is for --oidc-issuer"
+            for given, value in (("--oidc-client-id", oidc_client_id), ("--oidc-scope", oidc_scope))
+            if value and not oidc_issuer
+        ),
+        *(
+            f"{given} is for --proxy-keys"
+            for given, value in (("--proxy-issuer", proxy_issuer), ("--proxy-audience", proxy_audience))
+            if value and not proxy_keys
+        ),
+        *(
+            f"{needs} needs --roles FILE, which says who may do what"
+            for needs, value in (("--oidc-issuer", oidc_issuer), ("--proxy-keys", proxy_keys))
+            if value and not roles
+        ),
+    ]:
+        raise ConfigurationError(*problems)
+    scopes = ("openid", "email", "profile", *(oidc_scope or ()))
+    secret = os.environ.get(SECRET, "")
+    access = Access(
+        oidc=Oidc(issuer=oidc_issuer, client_id=oidc_client_id, client_secret=secret, scopes=scopes)
+        if oidc_issuer
+        else None,
+        proxy=Proxy(keys=proxy_keys, issuer=proxy_issuer, audience=proxy_audience, header=proxy_header)
+        if proxy_keys
+        else None,
+        roles=roles,
+        url=url,
+        host_names=tuple(host_name or ()),
+    )
     address = parsed(http)
+    access.bound_to(address.host)
     aim(*targets)
     estate = estate_of(targets)
     log_to_stderr(log_level, as_json=log_json)
-    asyncio.run(_serve(application(estate), listening(address)))
+    asyncio.run(_serve(estate, access, listening(address)))
 
 
 def estate_of(targets: Sequence[str]) -> Estate:
@@ -74,17 +137,28 @@ def estate_of(targets: Sequence[str]) -> Estate:
     return Estate(*services.values(), loading={target: partial(services_of, target) for target in problems})
 
 
-async def _serve(app: Starlette, listener: socket.socket) -> None:
+async def _serve(estate: Estate, access: Access, listener: socket.socket) -> None:
+    from posthouse.console.application import guarded
     from posthouse.console.serving import serve
+
+    place = f"{access.url.rstrip('/') or f'http://{address_of(listener)}'}/"
+
+    def announce(token: str) -> None:
+        say(f"the console is at {place}#token={token}", "green")
+        say("the link signs one browser in, once, within ten minutes")
 
     stop = asyncio.Event()
     with stopping(stop, within=ENDS_WITHIN):
-        say(f"the console is at http://{address_of(listener)}/", "green")
+        app = guarded(estate, access, announce)
+        if access.way != "token":
+            say(f"the console is at {place}", "green")
         await serve(app, listener, stop)
 
 
 async def served(estate: Estate, http: str) -> None:
-    """Serve the console until Ctrl-C, as the verb does."""
-    from posthouse.console.application import application
+    """Serve the console until Ctrl-C, as the verb does without further options."""
+    from posthouse.console.access import Access
 
-    await _serve(application(estate), listening(parsed(http)))
+    access, address = Access(), parsed(http)
+    access.bound_to(address.host)
+    await _serve(estate, access, listening(address))

@@ -99,9 +99,7 @@ def application(estate: Estate, tables: Mapping[str, Page] = TABLES) -> Starlett
 
 async def _answer(estate: Estate, paths: Paths, request: Request) -> Response:
     page, path = paths.find(parts_of(request.scope))
-    who: Who | None = getattr(request.state, "who", LOCAL)
-    if who is None:  # the guard let a stranger through: it and the routes disagree on what a path is
-        raise Refusal(401, "You are not signed in.", "Sign in, and this is asked again.")
+    who = who_of(request)
     try:
         await estate.load()
         ask = Ask(estate=estate, who=who, path=path, query=request.query_params)
@@ -115,7 +113,7 @@ async def _answer(estate: Estate, paths: Paths, request: Request) -> Response:
 
 
 async def _act(estate: Estate, runner: Runner, request: Request) -> Response:
-    who = getattr(request.state, "who", LOCAL)
+    who = who_of(request)
     try:
         await estate.load()
         done = await pressed(estate, who, request.path_params["name"], await _body(request))
@@ -126,6 +124,15 @@ async def _act(estate: Estate, runner: Runner, request: Request) -> Response:
         raise
     except Exception as error:
         return failed(request, error)
+
+
+def who_of(request: Request) -> Who:
+    """Who asks, as the guard found it. Raises Refusal for a stranger whom it let through because it and the routes disagree on
+    what a path is."""
+    who: Who | None = getattr(request.state, "who", LOCAL)
+    if who is None:
+        raise Refusal(401, "You are not signed in.", "Sign in, and this is asked again.")
+    return who
 
 
 async def _body(request: Request) -> bytes:

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 
 from posthouse import Service
 from posthouse.console import interface
-from posthouse.console.application import application, console
+from posthouse.console.application import application
 from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.dispatch import gathered
 from posthouse.console.estate import Estate

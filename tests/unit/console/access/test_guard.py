@@ -12,7 +12,7 @@ import pytest
 from posthouse.clock import ManualClock
 from posthouse.console.access import Access
 from posthouse.console.access.door import HEADERS, LARGEST
-from posthouse.console.access.guard import NEW_LINKS
+from posthouse.console.access.guard import NEW_LINKS, Guard
 from posthouse.console.access.token import LIFE, MOST_TRIES, WINDOW
 from tests.unit.console.access.room import Room, cookie, guarding, signed_in
 
@@ -92,10 +92,11 @@ async def test_a_session_is_in_a_cookie_that_no_script_reads_and_no_other_site_s
 
 
 async def test_over_https_the_cookie_is_bound_to_the_host_and_to_https(clock: ManualClock) -> None:
-    async with guarding(Access(url="https://console.example"), clock) as room:
-        headers = {"host": "console.example", "origin": "https://console.example"}
-        async with room.client(**headers) as client:
-            answer = await client.post("/api/access/token", json={"token": room.token})
+    async with (
+        guarding(Access(url="https://console.example"), clock) as room,
+        room.client(host="console.example", origin="https://console.example") as client,
+    ):
+        answer = await client.post("/api/access/token", json={"token": room.token})
 
     set_one = cookie(answer, "__Host-posthouse-session")
     assert set_one.keys() == {"value", "httponly", "samesite", "path", "secure"}
@@ -435,8 +436,6 @@ async def test_it_is_guarded_under_any_path(clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("root", ["/a", "/ap", "/api", "/a/"])
 async def test_a_server_that_leaves_the_mount_out_of_the_path_opens_nothing(clock: ManualClock, root: str) -> None:
-    from posthouse.console.access.guard import Guard
-
     guard = Guard(Room().app(), access=Access(), clock=clock)
     for path in ("/api/who", f"{root}/api/who"):
         transport = httpx.ASGITransport(guard, root_path=root)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import json
 import logging
 import time
@@ -59,7 +61,7 @@ class Ahead(SystemClock):
     def now(self) -> float:
         return time.time() + self.ahead
 
-    def monotonic(self) -> float:  # type: ignore[override]  # it is a static method there
+    def monotonic(self) -> float:
         return time.monotonic() + self.ahead
 
 
@@ -200,9 +202,6 @@ async def test_an_id_token_that_the_provider_did_not_sign_signs_nobody_in(room: 
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
     def hs256(claims: dict[str, object]) -> str:
-        import hashlib
-        import hmac
-
         said = f"{part({'alg': 'HS256', 'kid': 'first', 'typ': 'JWT'})}.{part(claims)}"
         mac = hmac.digest(public, said.encode(), hashlib.sha256)
         return f"{said}.{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}"
