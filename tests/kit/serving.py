@@ -26,4 +26,6 @@ async def serving(app: Any, port: int | None = None) -> AsyncIterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             server.should_exit = server.force_exit = True
+            for connection in list(server.server_state.connections):
+                connection.transport.abort()  # as the end of a process does
             await running
