@@ -20,6 +20,7 @@ from benchmarks.load import run as load
 from benchmarks.load.plan import Plan
 from benchmarks.load.result import readings
 from benchmarks.peers import beside
+from benchmarks.postgres import console
 from benchmarks.postgres.measures import BIG
 from benchmarks.postgres.measures import MEASURES as POSTGRES
 from benchmarks.postgres.server import serving
@@ -129,6 +130,24 @@ def beside_peers(
     with serving() as server:
         readings = asyncio.run(beside.peers(server, Scale(QUICK if quick else 1.0, rounds), python, names))
     finish(readings, "Posthouse beside other libraries", json, write)
+
+
+@app.command("console")
+def of_the_console(
+    held: Annotated[
+        int, typer.Option(min=1000, help="Events that are held; ten million take about 20 GB.")
+    ] = 10_000_000,
+    rounds: Rounds = None,
+    json: Json = False,
+    write: Write = None,
+) -> None:
+    """Ask for the data of every page with millions of events held; no large table may be read whole."""
+    end_on_sigterm()
+    with serving() as server:
+        readings = asyncio.run(console.console(server, held, rounds or console.ROUNDS))
+    finish(readings, f"The console with {held:,} held", json, write)
+    if missed := [reading.measure for reading in readings if reading.met is False]:
+        sys.exit(f"not met: {'; '.join(missed)}")
 
 
 @app.command("sweep")

@@ -18,6 +18,9 @@ LOOKED_THROUGH = 20_000
 COUNTED = 10_000
 """What is not counted as it comes and goes is counted up to here."""
 
+COUNTED_OF_TENANT = 100
+"""Each group of each tenant is counted up to here: a tenant may have a thousand groups."""
+
 BEHIND = 1_000
 """Those that wait behind one event are counted up to here."""
 
@@ -146,7 +149,7 @@ class Browsing(Protocol):
         self, wanted: HeldFilter, *, limit: int = 100, timeout: float = TIMEOUT
     ) -> Sequence[HeldGroup]:
         """Which failures there are, the largest groups first. Asked by consumer, state and fingerprint alone, every count is exact;
-        of tenants each group is counted up to `BEHIND` of each; of anything else the newest `COUNTED` events are looked at."""
+        of tenants each group is counted up to `COUNTED_OF_TENANT` of each; of anything else the newest `COUNTED` events are looked at."""
         ...
 
     async def waiting_behind(self, lines: Sequence[HeldLine], *, timeout: float = TIMEOUT) -> Mapping[int, Bounded]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from posthouse.errors import StoreError, StoreUnavailable
@@ -14,6 +15,7 @@ from posthouse.store.browsing import (
     BEHIND,
     BEHIND_SLOW,
     COUNTED,
+    COUNTED_OF_TENANT,
     GROUPS_SLOW,
     HEADS_SLOW,
     HELD_SLOW,
@@ -44,6 +46,7 @@ LATEST = 2**63 - 1
 
 BY_KIND = Index("posthouse.held", ("consumer", "topic", "state"), "id")
 BY_FAILURE = Index("posthouse.held", ("fingerprint", "consumer", "state"), "id")
+OF_TENANT = Index("posthouse.held", ("tenant",), "id")
 BY_TENANT = Index("posthouse.held", ("tenant", "consumer", "state", "fingerprint"), "id")
 SAGAS = Index("posthouse.saga", ("saga", "status"), "number", "h.purged_at IS NULL")
 SAGAS_BY_TENANT = Index("posthouse.saga", ("tenant", "saga", "status"), "number", "h.purged_at IS NULL")
@@ -51,8 +54,10 @@ SAGAS_BY_TENANT = Index("posthouse.saga", ("tenant", "saga", "status"), "number"
 LINE = HeldLine.__struct_fields__
 LINES = ", ".join(f"left(e.error, {SHOWN})" if column == "error" else f"e.{column}" for column in LINE)
 
-# Lines of these ids. They are looked for one by one, in their order.
-OF_IDS = "SELECT {columns} FROM ({ids}) i CROSS JOIN LATERAL (SELECT * FROM {table} t WHERE t.{last} = i.{last}) e"
+# Lines of these ids, one by one: OFFSET keeps the planner from a walk along all ids because these are to be in order.
+OF_IDS = (
+    "SELECT {columns} FROM ({ids}) i CROSS JOIN LATERAL (SELECT * FROM {table} t WHERE t.{last} = i.{last} OFFSET 0) e"
+)
 
 # The groups of all tenants: the tally has their counts …
 GROUPS = f"""
@@ -73,13 +78,13 @@ ORDER BY g.number DESC, g.consumer, g.state, g.fingerprint
 
 # … those of some tenants are counted up to a bound, each …
 GROUPS_OF_TENANTS = f"""
-WITH RECURSIVE {kinds(BY_TENANT, "$2")}
-SELECT k.fingerprint, k.consumer, k.state, sum(c.number)::bigint, bool_or(c.number >= {BEHIND}), min(f.first_at),
+WITH RECURSIVE {{kinds}}
+SELECT k.fingerprint, k.consumer, k.state, sum(c.number)::bigint, bool_or(c.number >= {COUNTED_OF_TENANT}), min(f.first_at),
     max(l.first_at), max(l.id), (array_agg(l.type ORDER BY l.id DESC))[1], (array_agg(l.error ORDER BY l.id DESC))[1]
 FROM kind k CROSS JOIN LATERAL (
     SELECT count(*) AS number FROM (
         SELECT 1 FROM posthouse.held h WHERE h.tenant = k.tenant AND h.consumer = k.consumer AND h.state = k.state
-            AND h.fingerprint = k.fingerprint LIMIT {BEHIND}) b) c CROSS JOIN LATERAL (
+            AND h.fingerprint = k.fingerprint LIMIT {COUNTED_OF_TENANT}) b) c CROSS JOIN LATERAL (
     SELECT h.first_at FROM posthouse.held h WHERE h.tenant = k.tenant AND h.consumer = k.consumer AND h.state = k.state
         AND h.fingerprint = k.fingerprint ORDER BY h.tenant, h.consumer, h.state, h.fingerprint, h.id LIMIT 1) f
 CROSS JOIN LATERAL (
@@ -94,7 +99,7 @@ GROUP BY k.fingerprint, k.consumer, k.state ORDER BY 4 DESC, 2, 3, 1 LIMIT $1
 GROUPS_OF_NEWEST = f"""
 WITH newest AS MATERIALIZED (
     SELECT e.fingerprint, e.consumer, e.state, e.first_at, e.id, e.type, left(e.error, {SHOWN}) AS error FROM ({{ids}}) i
-    CROSS JOIN LATERAL (SELECT * FROM posthouse.held h WHERE h.id = i.id) e)
+    CROSS JOIN LATERAL (SELECT * FROM posthouse.held h WHERE h.id = i.id OFFSET 0) e)
 SELECT n.fingerprint, n.consumer, n.state, count(*), (SELECT count(*) FROM newest) >= {COUNTED}, min(n.first_at), max(n.first_at),
     max(n.id), (array_agg(n.type ORDER BY n.id DESC))[1], (array_agg(n.error ORDER BY n.id DESC))[1]
 FROM newest n GROUP BY n.fingerprint, n.consumer, n.state ORDER BY 4 DESC, 2, 3, 1 LIMIT {{limit}}
@@ -318,7 +323,9 @@ def _held_ids(asked: Asked, wanted: HeldFilter, *, after: int | None, limit: int
             order = f"h.{column} {down}, h.id {down}"
             return f"SELECT h.id FROM posthouse.held h WHERE {along} AND {others} ORDER BY {order} LIMIT {most}"
     firsts: str | None
-    if "tenant" in given:
+    if given.keys() <= {"tenant", "topic"} and "tenant" in given:
+        index, firsts = OF_TENANT, given["tenant"]
+    elif "tenant" in given:
         index, firsts = BY_TENANT, given["tenant"]
     elif "fingerprint" in given:
         index, firsts = BY_FAILURE, f"ARRAY[{given['fingerprint']}]"
@@ -326,9 +333,10 @@ def _held_ids(asked: Asked, wanted: HeldFilter, *, after: int | None, limit: int
         index, firsts = BY_KIND, f"ARRAY[{given['consumer']}]" if "consumer" in given else None
     else:
         return f"SELECT h.id FROM posthouse.held h WHERE {page}"
+    fixed = [given[column] for column in takewhile(given.__contains__, index.columns[1:])] if firsts else []
     of = [words.replace("h.", "k.") for name, words in conditions.items() if name in index.columns[1:]]
     residual = [words for name, words in conditions.items() if name not in index.columns]
-    return listed(index, firsts=firsts, of=of, asked=residual, after=behind, limit=most, newest=newest)
+    return listed(index, firsts=firsts, fixed=fixed, of=of, asked=residual, after=behind, limit=most, newest=newest)
 
 
 def held_groups(wanted: HeldFilter, limit: int) -> tuple[str, Sequence[object]]:
@@ -343,31 +351,30 @@ def held_groups(wanted: HeldFilter, limit: int) -> tuple[str, Sequence[object]]:
         return GROUPS_OF_NEWEST.format(ids=ids, limit=asked.place(limit)), asked.parameters
     asked.place(limit)
     names = {"consumer": "t.name", "state": "t.state", "fingerprint": "t.topic"}
-    sql = GROUPS
-    if tenants is not None:
-        asked.place(tenants)
-        names = {column: f"k.{column}" for column in names}
-        sql = GROUPS_OF_TENANTS
-    words = [
-        f"{name} = {asked.place(getattr(wanted, column))}"
-        for column, name in names.items()
-        if getattr(wanted, column) is not None
-    ]
-    return sql.format(asked=" AND ".join(words) or "true"), asked.parameters
+    given = {column: asked.place(value) for column in names if (value := getattr(wanted, column)) is not None}
+    if tenants is None:
+        words = [f"{names[column]} = {place}" for column, place in given.items()]
+        return GROUPS.format(asked=" AND ".join(words) or "true"), asked.parameters
+    words = [f"k.{column} = {place}" for column, place in given.items()]
+    fixed = [given[column] for column in takewhile(given.__contains__, BY_TENANT.columns[1:])]
+    found = kinds(BY_TENANT, asked.place(tenants), fixed)
+    return GROUPS_OF_TENANTS.format(kinds=found, asked=" AND ".join(words) or "true"), asked.parameters
 
 
 def saga_lines(wanted: SagaFilter, *, after: int | None, limit: int, newest: bool) -> tuple[str, Sequence[object]]:
     """The statement that finds sagas by number, without their state."""
     asked = Asked()
     tenants = _tenants(wanted)
-    alone = (wanted.id, wanted.attempt, wanted.parent)
     columns = ", ".join("'{}'" if column == "state" else f"e.{column}" for column in SAGA.split(", "))
     down, beyond = ("DESC", "<") if newest else ("ASC", ">")
-    if wanted.where or wanted.tombstones or wanted.correlation or any(value is not None for value in alone):
+    alone = (wanted.id, wanted.attempt, wanted.parent, wanted.correlation)
+    if wanted.where or wanted.tombstones or any(value is not None for value in alone):
         given = (LATEST if newest else 0) if after is None else after
         sql, parameters = find_sagas(wanted, after=given, limit=limit, prefix="posthouse.", newest=newest)
-        numbered = sql.format(*(f"${number}" for number in range(1, len(parameters) + 1)))
-        return f"SELECT {columns} FROM ({numbered}) e ORDER BY e.number {down}", parameters
+        few, values = _few_sagas(wanted)
+        sql = sql.replace("posthouse.saga s", few, 1)
+        numbered = sql.format(*(f"${number}" for number in range(1, len(values) + len(parameters) + 1)))
+        return f"SELECT {columns} FROM ({numbered}) e ORDER BY e.number {down}", (*values, *parameters)
     behind = asked.place((LATEST if newest else 0) if after is None else after)
     most = asked.place(limit)
     of = [
@@ -383,8 +390,20 @@ def saga_lines(wanted: SagaFilter, *, after: int | None, limit: int, newest: boo
         ids = f"""SELECT h.number FROM posthouse.saga h WHERE h.purged_at IS NULL AND h.number {beyond} {behind}::bigint
             ORDER BY h.number {down} LIMIT {most}"""
     # The row is looked for with what its partial index needs.
-    one = f"SELECT {columns} FROM ({ids}) i CROSS JOIN LATERAL (SELECT * FROM posthouse.saga t WHERE t.number = i.number AND t.purged_at IS NULL) e"
+    one = f"SELECT {columns} FROM ({ids}) i CROSS JOIN LATERAL (SELECT * FROM posthouse.saga t WHERE t.number = i.number AND t.purged_at IS NULL OFFSET 0) e"
     return f"{one} ORDER BY i.number {down}", asked.parameters
+
+
+def _few_sagas(wanted: SagaFilter) -> tuple[str, Sequence[object]]:
+    """The relation in which sagas are looked for: few of them, by what finds few whatever else is asked."""
+    words, values = "", list[object]()
+    if wanted.id is not None:
+        words, values = "id = {}", [wanted.id]
+    elif wanted.correlation is not None:
+        words, values = "correlation = {}", [wanted.correlation]
+    elif wanted.parent is not None:
+        words, values = "parent_saga = {} AND parent_id = {}", [wanted.parent.saga, wanted.parent.id]
+    return f"(SELECT * FROM posthouse.saga WHERE {words} OFFSET 0) s" if words else "posthouse.saga s", values
 
 
 def action_lines(wanted: ActionFilter, *, after: tuple[float, str] | None, limit: int) -> tuple[str, Sequence[object]]:

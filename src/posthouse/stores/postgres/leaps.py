@@ -28,20 +28,24 @@ class Index(msgspec.Struct, frozen=True):
     where: str = "true"
 
 
-def kinds(index: Index, firsts: str | None = None) -> str:
-    """The relation `kind`, for WITH RECURSIVE: which kinds there are; with `firsts`, an array, of these first columns only."""
+def kinds(index: Index, firsts: str | None = None, fixed: Sequence[str] = ()) -> str:
+    """The relation `kind`, for WITH RECURSIVE: which kinds there are. With `firsts`, an array, only those whose first column is one
+    of these, and whose next ones are `fixed`, each as given."""
     columns = _list("h", index.columns)
     if firsts is None:
         first = f"(SELECT {columns} FROM {index.table} h WHERE {index.where} ORDER BY {columns} LIMIT 1)"
         behind = f"({columns}) > ({_list('k', index.columns)})"
         order = columns
     else:
-        head, rest = index.columns[0], index.columns[1:]
-        order = _list("h", rest)
+        head, rest = index.columns[0], index.columns[1 + len(fixed) :]
+        order = _list("h", rest or (head,))
+        same = "".join(f" AND h.{column} = {place}" for column, place in zip(index.columns[1:], fixed, strict=False))
         first = f"""
             SELECT n.* FROM unnest({firsts}::text[]) f (first) CROSS JOIN LATERAL (
-                SELECT {columns} FROM {index.table} h WHERE {index.where} AND h.{head} = f.first ORDER BY {order} LIMIT 1) n"""
-        behind = f"h.{head} = k.{head} AND ({order}) > ({_list('k', rest)})"
+                SELECT {columns} FROM {index.table} h WHERE {index.where} AND h.{head} = f.first{same} ORDER BY {order} LIMIT 1) n"""
+        if not rest:
+            return f"kind AS ({first})"
+        behind = f"h.{head} = k.{head}{same} AND ({order}) > ({_list('k', rest)})"
     return f"""kind AS (
         {first}
         UNION ALL SELECT n.* FROM kind k CROSS JOIN LATERAL (
@@ -52,6 +56,7 @@ def listed(
     index: Index,
     *,
     firsts: str | None,
+    fixed: Sequence[str] = (),
     of: Sequence[str],
     asked: Sequence[str],
     after: str,
@@ -72,7 +77,7 @@ def listed(
         )
     )
     return f"""
-        WITH RECURSIVE {kinds(index, firsts)}
+        WITH RECURSIVE {kinds(index, firsts, fixed)}
         SELECT e.{index.last} FROM kind k CROSS JOIN LATERAL (
             SELECT h.{index.last} FROM {index.table} h WHERE {rows} ORDER BY {order} LIMIT {limit}) e
         WHERE {" AND ".join(of) or "true"} ORDER BY e.{index.last} {down} LIMIT {limit}"""

@@ -403,6 +403,7 @@ def _sagas(metadata: MetaData) -> None:
         Index("saga_by_number", "number", postgresql_where=text("purged_at IS NULL")),
         Index("saga_status", "saga", "status", "number", postgresql_where=text("purged_at IS NULL")),
         Index("saga_of_tenant", "tenant", "saga", "status", "number", postgresql_where=text("purged_at IS NULL")),
+        Index("saga_id", "id", "number"),
         Index("saga_correlation", "correlation", "number", postgresql_where=text("correlation IS NOT NULL")),
         Index("saga_ended_at", "ended_at", postgresql_where=text("ended_at IS NOT NULL AND purged_at IS NULL")),
         Index("saga_purged", "ended_at", postgresql_where=text("purged_at IS NOT NULL")),

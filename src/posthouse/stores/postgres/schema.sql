@@ -493,6 +493,8 @@ CREATE INDEX saga_status ON posthouse.saga (saga, status, number) WHERE purged_a
 
 CREATE INDEX saga_of_tenant ON posthouse.saga (tenant, saga, status, number) WHERE purged_at IS NULL;
 
+CREATE INDEX saga_id ON posthouse.saga (id, number);
+
 CREATE INDEX saga_correlation ON posthouse.saga (correlation, number) WHERE correlation IS NOT NULL;
 
 -- For purging those that ended, and for deleting their tombstones.
