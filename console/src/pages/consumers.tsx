@@ -2,7 +2,7 @@ import { Act } from "../acting";
 import { query as asked, useData } from "../api";
 import { requery } from "../router";
 import type { PageProps } from "../routes";
-import { Age, Badge, Bar, Empty, Figure, Figures, Link, Page, Search, Table, type Tone, count, counted } from "../ui";
+import { Age, Badge, Bar, Empty, Figure, Figures, Link, Page, Search, Table, Tabs, type Tone, count, counted } from "../ui";
 
 interface Line {
   service: string;
@@ -18,6 +18,8 @@ interface Line {
   lag: number | null;
   uncounted: string;
   members: string[];
+  /** Of a line that stands for all that a consumer reads. */
+  topics?: string[];
 }
 
 const BLOCKING = ["dead", "gap", "retrying", "blocked", "quarantined"] as const;
@@ -26,12 +28,14 @@ const total = (held: Record<string, number>): number => Object.values(held).redu
 const unattended = (one: Line): boolean => one.members.length === 0 && one.declared && ((one.in_flight ?? 0) > 0 || total(one.held) > 0);
 
 export default function Consumers({ query }: PageProps) {
-  const found = useData<{ items: Line[] }>("/consumers", { live: ["held", "home"], every: 5_000 });
+  const found = useData<{ items: Line[] }>("/consumers", { live: "consumers", every: 10_000 });
   const lines = found.data?.items ?? [];
   const text = (query.get("q") ?? "").toLowerCase();
-  const shown = lines
-    .filter((one) => !text || `${one.consumer} ${one.topic} ${one.service}`.toLowerCase().includes(text))
+  const each = query.get("by") === "topic";
+  const shown = (each ? lines : together(lines))
+    .filter((one) => !text || `${one.consumer} ${one.topics?.join(" ") ?? one.topic} ${one.service}`.toLowerCase().includes(text))
     .sort((a, b) => worth(b) - worth(a) || a.consumer.localeCompare(b.consumer));
+  const waits = new Set(lines.filter((one) => one.held.dead || one.held.quarantined).map((one) => one.consumer));
   const alone = [...new Set(lines.filter(unattended).map((one) => one.consumer))];
   const dead = lines.filter((one) => one.held.dead || one.held.quarantined);
   const lag = Math.max(0, ...lines.map((one) => one.lag ?? 0));
@@ -39,7 +43,7 @@ export default function Consumers({ query }: PageProps) {
   return (
     <Page title="Consumers and members" says="Who applies which events: how far each is, how old the oldest is that it has not applied, and who runs it." data={found}>
       <p class="verdict">
-        {alone.length ? `Work waits for ${counted(alone.length, "consumer")} that nobody runs: ${alone.join(", ")}.` : dead.length ? `${counted(new Set(dead.map((one) => one.consumer)).size, "consumer")} have events that wait for your decision.` : "Every consumer that has work is run by somebody, and nothing waits for a decision."}
+        {alone.length ? `Work waits for ${counted(alone.length, "consumer")} that nobody runs: ${alone.join(", ")}.` : dead.length ? `Events of ${counted(waits.size, "consumer")} wait for your decision: ${[...waits].join(", ")}.` : "Every consumer that has work is run by somebody, and nothing waits for a decision."}
       </p>
       <Figures>
         <Figure label="Consumers" value={count(names.size)} says={`reading ${counted(lines.length, "topic")} in all`} />
@@ -51,14 +55,17 @@ export default function Consumers({ query }: PageProps) {
       <Bar>
         <Search label="Find a consumer, topic or service" value={query.get("q") ?? ""} onSearch={(q) => requery({ q })} onInput={(q) => requery({ q })} />
       </Bar>
+      <Tabs label="How it is shown" current={each ? "topic" : "consumer"} onPick={(id) => requery({ by: id === "topic" ? id : null })} tabs={[{ id: "consumer", title: "By consumer", count: names.size }, { id: "topic", title: "By consumer and topic", count: lines.length }]}>
       <Table
-        caption="Consumers by topic"
+        caption={each ? "Consumers by topic" : "Consumers"}
         rows={shown}
         id={(row) => `${row.service} ${row.consumer} ${row.topic}`}
         empty={<Empty title={text ? "No consumer fits." : "No service consumes anything."} />}
         columns={[
           { title: "Consumer", cell: (row) => <strong class="wrap">{row.consumer}</strong> },
-          { title: "Topic", cell: (row) => <span class="mono wrap">{row.topic}</span>, wide: true },
+          each
+            ? { title: "Topic", cell: (row) => <span class="mono wrap">{row.topic}</span>, wide: true }
+            : { title: "Topics", cell: (row) => <Link to={asked("/consumers", { q: row.consumer, by: "topic" })} title={row.topics?.join("\n")}>{count(row.topics?.length ?? 1)}</Link>, end: true },
           { title: "Members", cell: (row) => (row.members.length ? <span title={row.members.join("\n")}>{count(row.members.length)}</span> : row.declared ? <Badge tone={unattended(row) ? "bad" : "neutral"}>nobody</Badge> : <Badge tone="warn">not declared any more</Badge>), end: true },
           { title: "Applied", cell: (row) => count(row.applied), end: true },
           { title: "In flight", cell: (row) => <span title={row.uncounted ? `At least: ${row.uncounted}` : undefined}>{count(row.in_flight, !!row.uncounted)}</span>, end: true },
@@ -66,11 +73,41 @@ export default function Consumers({ query }: PageProps) {
           { title: "Lag", cell: (row) => <Age seconds={row.lag} none="unknown" />, end: true },
           { title: "Held", cell: (row) => <Held line={row} /> },
           { title: "Skipped", cell: (row) => count(row.skipped), end: true, spare: true },
-          { title: "Press", cell: (row) => (row.declared ? <Act small kind="quiet" name="seek" params={{ service: row.service, consumer: row.consumer, topic: row.topic }} label="Read again" onDone={found.refresh} /> : null) },
+          { title: "Press", cell: (row) => (row.declared ? <Act small kind="quiet" name="seek" params={each ? { service: row.service, consumer: row.consumer, topic: row.topic } : { service: row.service, consumer: row.consumer }} label="Read again" onDone={found.refresh} /> : null) },
         ]}
       />
+      </Tabs>
     </Page>
   );
+}
+
+/** One line for a consumer, whatever it reads. */
+function together(lines: readonly Line[]): Line[] {
+  const found = new Map<string, Line>();
+  const plus = (a: number | null, b: number | null): number | null => (a === null || b === null ? null : a + b);
+  for (const one of lines) {
+    const known = found.get(one.consumer);
+    if (!known) {
+      found.set(one.consumer, { ...one, held: { ...one.held }, topics: [one.topic] });
+      continue;
+    }
+    const held = { ...known.held };
+    for (const [state, number] of Object.entries(one.held)) held[state] = (held[state] ?? 0) + number;
+    found.set(one.consumer, {
+      ...known,
+      held,
+      topics: [...(known.topics ?? []), one.topic],
+      declared: known.declared || one.declared,
+      applied: known.applied + one.applied,
+      skipped: known.skipped + one.skipped,
+      strange: known.strange + one.strange,
+      in_flight: plus(known.in_flight, one.in_flight),
+      in_hand: plus(known.in_hand, one.in_hand),
+      lag: known.lag === null || one.lag === null ? null : Math.max(known.lag, one.lag),
+      uncounted: known.uncounted || one.uncounted,
+    });
+  }
+  return [...found.values()];
 }
 
 function Held({ line }: { line: Line }) {

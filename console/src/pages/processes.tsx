@@ -35,9 +35,9 @@ const ASIDE = {
 const TONE = { runs: "good", silent: "bad", stopped: "neutral" } as const;
 
 export default function Processes({ query }: PageProps) {
-  const found = useData<{ silent_after: number; stores: Store[] }>("/processes", { every: 5_000 });
+  const found = useData<{ silent_after: number; stores: Store[] }>("/processes", { live: "processes", every: 10_000 });
   const stores = found.data?.stores ?? [];
-  const workers = [...new Map(stores.flatMap((one) => one.workers).map((one) => [one.id, one])).values()];
+  const workers = together(stores.flatMap((one) => one.workers));
   const of = (state: Worker["state"]): Worker[] => workers.filter((one) => one.state === state);
   const shown = query.get("state") === "gone" ? [...of("silent"), ...of("stopped")] : [...of("silent"), ...of("runs")];
   const alone = stores.filter((one) => one.missing.length || one.idle.length);
@@ -46,7 +46,7 @@ export default function Processes({ query }: PageProps) {
     <Page title="Processes" says="Whoever ran a service in the last day, what it runs, and when it gave its last sign of life." data={found}>
       <p class="verdict">
         {alone.length ? `Something of ${counted(alone.length, "service")} is run by nobody.` : of("runs").length ? "Every part that is needed is run by somebody." : "Nobody runs."}
-        {of("silent").length ? ` ${counted(of("silent").length, "process", "processes")} fell silent without saying that it stopped: it was killed, hangs, or cannot reach its store.` : ""}
+        {of("silent").length ? ` ${counted(of("silent").length, "process", "processes")} fell silent without a word: killed, hanging, or cut off from the store.` : ""}
       </p>
       <Figures>
         <Figure label="Running" value={count(of("runs").length)} says="gave a sign of life lately" tone={of("runs").length ? "good" : "bad"} />
@@ -71,7 +71,7 @@ export default function Processes({ query }: PageProps) {
             { title: "State", cell: (row) => <Badge tone={TONE[row.state]}>{row.state}</Badge> },
             { title: "Last sign", cell: (row) => <>{row.age < -1 ? `by a clock ${span(-row.age)} ahead` : `${span(Math.max(0, row.age))} ago`}</> },
             { title: "Up for", cell: (row) => <Age seconds={row.since} />, end: true },
-            { title: "Runs", cell: (row) => row.parts.map((part) => <Badge key={part}>{part}</Badge>) },
+            { title: "Runs", cell: (row) => <span class="presses">{row.parts.map((part) => <Badge key={part}>{part}</Badge>)}</span> },
             { title: "Services", cell: (row) => <span class="wrap">{row.services.join(", ")}</span>, wide: true },
             { title: "Posthouse", cell: (row) => <span class="mono">{row.version}</span> },
             { title: "Commit", cell: (row) => <span class="mono wrap">{row.commit || "–"}</span>, spare: true },
@@ -81,4 +81,20 @@ export default function Processes({ query }: PageProps) {
       </Tabs>
     </Page>
   );
+}
+
+/** One line for a process, though it gives a sign of life in each store that it works with; the oldest of them counts. */
+function together(workers: readonly Worker[]): Worker[] {
+  const found = new Map<string, Worker>();
+  for (const one of workers) {
+    const place = `${one.name} ${one.state}`;
+    const known = found.get(place);
+    found.set(
+      place,
+      known
+        ? { ...known, services: [...new Set([...known.services, ...one.services])], parts: [...new Set([...known.parts, ...one.parts])], aside: { ...known.aside, ...one.aside }, age: Math.max(known.age, one.age), since: Math.max(known.since, one.since) }
+        : one,
+    );
+  }
+  return [...found.values()];
 }

@@ -47,7 +47,7 @@ const MEANS: Record<Projection["state"], readonly [Tone, string, string]> = {
 const PHASE = { begun: "its tables are there", bulk: "reads streams", closing: "reads the last of the streams", following: "reads the log" } as const;
 
 export default function Projections() {
-  const found = useData<{ items: Projection[] }>("/projections", { live: "projections", every: 5_000 });
+  const found = useData<{ items: Projection[] }>("/projections", { live: "projections", every: 10_000 });
   const items = found.data?.items ?? [];
   const unwell = items.filter((one) => !["fresh", "none"].includes(one.state));
   const building = items.filter((one) => one.building);

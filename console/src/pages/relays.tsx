@@ -25,7 +25,7 @@ const state = (one: Store) =>
   one.free === 0 ? ({ tone: "good", word: "sending" } as const) : one.leased ? ({ tone: "warn", word: "some are free" } as const) : one.unsent ? ({ tone: "bad", word: "nobody sends" } as const) : ({ tone: "neutral", word: "nobody leases" } as const);
 
 export default function Relays() {
-  const found = useData<{ stores: Store[] }>("/relays", { live: "outbox", every: 5_000 });
+  const found = useData<{ stores: Store[] }>("/relays", { live: "relays", every: 10_000 });
   const stores = found.data?.stores ?? [];
   const alone = stores.filter((one) => one.leased === 0 && one.unsent > 0);
   const shards = stores.reduce((all, one) => all + one.shards.length, 0);
@@ -55,8 +55,12 @@ export default function Relays() {
           { title: "Learns of a commit by", cell: (row) => <span class="wrap">{row.wake}</span>, spare: true },
         ]}
       />
+      <Section title="Every shard" says="The epoch grows whenever a shard changes hands: a relay of an older epoch can settle nothing.">
       {stores.map((one) => (
-        <Section key={one.service} title={`Shards of ${one.service}`} says="The epoch grows whenever a shard changes hands: a relay of an older epoch can settle nothing.">
+        <details key={one.service} class="fold">
+          <summary>
+            {counted(one.shards.length, "shard")} of {one.service}
+          </summary>
           <ul class="shards">
             {one.shards.map((shard) => (
               <li key={shard.number} class={shard.process || shard.relay ? "shard shard-held" : "shard"}>
@@ -69,8 +73,9 @@ export default function Relays() {
               </li>
             ))}
           </ul>
-        </Section>
+        </details>
       ))}
+      </Section>
     </Page>
   );
 }

@@ -48,12 +48,12 @@ interface Saga extends SagaLine {
   diagram: Drawn;
 }
 
-const PRESS: Record<string, string> = { "saga.retry": "Retry", "saga.resume": "Resume: it was done by hand", "saga.cancel": "Undo everything" };
+const PRESS: Record<string, string> = { "saga.retry": "Retry", "saga.resume": "Resume", "saga.cancel": "Cancel it" };
 
 export default function OneSaga({ params, query }: PageProps) {
   const { service = "", saga = "", id = "" } = params;
   const given = { tenant: query.get("tenant"), attempt: query.get("attempt"), unmask: query.get("unmask") };
-  const found = useData<Saga>(asked(at`/sagas/${service}/${saga}/${id}`, given), given.unmask ? {} : { live: `sagas:${service}`, every: 5_000 });
+  const found = useData<Saga>(asked(at`/sagas/${service}/${saga}/${id}`, given), given.unmask ? {} : { live: `sagas:${service}` });
   const one = found.data;
   return (
     <Page title={`${saga} ${one?.name ?? id}`} says={one ? STATUS[one.status][2] : "One saga: how it stands, what it did, and what to press."} path={[["Sagas", "/sagas"], [saga, asked("/sagas", { service, saga })]]} badge={one && <State status={one.status} />} data={found}>
@@ -124,7 +124,7 @@ function Shown({ one, service, done }: { one: Saga; service: string; done: () =>
             ))}
             {one.tasks.map((each) => (
               <Coming key={each.step ?? ""} kind="person" tone="warn">
-                <strong>{each.by}</strong> {each.step ? `is asked to: ${each.step}` : "decides"}, <Age since={each.since} />
+                <strong>{each.by}</strong> {each.step ? `is asked for ${each.step}` : "is asked to decide"}, since <Age since={each.since} />
               </Coming>
             ))}
           </ul>

@@ -58,7 +58,7 @@ export function State({ status }: { status: Status }) {
 }
 
 export default function Sagas({ query }: PageProps) {
-  const found = useData<{ sagas: Kind[]; waiting: SagaLine[] }>(asked("/sagas", { tenant: query.get("tenant") }), { live: "sagas", every: 5_000 });
+  const found = useData<{ sagas: Kind[]; waiting: SagaLine[] }>(asked("/sagas", { tenant: query.get("tenant") }), { live: "sagas" });
   const kinds = found.data?.sagas ?? [];
   const waiting = found.data?.waiting ?? [];
   const service = query.get("service") ?? kinds[0]?.service ?? null;
@@ -72,7 +72,7 @@ export default function Sagas({ query }: PageProps) {
       </p>
       {!kinds.length && <Empty title="No service declares a saga." />}
       {waiting.length > 0 && (
-        <Section title="Wait for an operator" says="Open one: it says what happened, and what to press.">
+        <Section title="Wait for an operator" says="The newest of each state. Open one: it says what happened, and what to press.">
           <Rows rows={waiting} caption="Sagas that wait for an operator" />
         </Section>
       )}
@@ -108,7 +108,7 @@ export default function Sagas({ query }: PageProps) {
 
 function List({ service, kinds, query }: { service: string; kinds: readonly Kind[]; query: URLSearchParams }) {
   const names = ["saga", "status", "tenant", "id", "after"] as const;
-  const list = useData<Listing<SagaLine>>(asked(at`/sagas/${service}`, Object.fromEntries(names.map((name) => [name, query.get(name)]))), { live: "sagas" });
+  const list = useData<Listing<SagaLine>>(asked(at`/sagas/${service}`, { ...Object.fromEntries(names.map((name) => [name, query.get(name)])), limit: 25 }), { live: "sagas" });
   const set = (name: string) => (value: string) => requery({ [name]: value || null, after: null });
   const services = [...new Set(kinds.map((one) => one.service))];
   return (

@@ -31,7 +31,7 @@ const MEANS: Record<Schedule["state"], readonly [Tone, string, string]> = {
 const ORDER = ["failing", "overdue", "paused", "changed", "new", "removed", "runs"];
 
 export default function Schedules() {
-  const found = useData<{ items: Schedule[] }>("/schedules", { every: 10_000 });
+  const found = useData<{ items: Schedule[] }>("/schedules", { live: "schedules", every: 30_000 });
   const items = [...(found.data?.items ?? [])].sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state) || (a.due_in ?? 0) - (b.due_in ?? 0));
   const bad = items.filter((one) => MEANS[one.state][0] === "bad");
   const paused = items.filter((one) => one.state === "paused");

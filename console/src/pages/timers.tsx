@@ -22,11 +22,11 @@ interface Timer {
 const LATE = 5;
 
 export default function Timers({ query }: PageProps) {
-  const found = useData<{ stores: Store[] }>("/timers", { every: 5_000 });
+  const found = useData<{ stores: Store[] }>("/timers", { live: "timers", every: 10_000 });
   const stores = found.data?.stores ?? [];
   const most = [...stores].sort((a, b) => (b.overdue ?? 0) - (a.overdue ?? 0) || (b.timers ?? 0) - (a.timers ?? 0))[0];
   const service = query.get("service") ?? most?.service ?? null;
-  const list = useData<Listing<Timer>>(service === null ? null : asked(at`/timers/${service}`, { after: query.get("after"), tenant: query.get("tenant") }), { every: 5_000 });
+  const list = useData<Listing<Timer>>(service === null ? null : asked(at`/timers/${service}`, { after: query.get("after"), tenant: query.get("tenant") }), { live: "timers", every: 10_000 });
   const overdue = Math.max(0, ...stores.map((one) => one.overdue ?? 0));
   const known = stores.some((one) => one.timers !== undefined);
   const all = stores.reduce((sum, one) => sum + (one.timers ?? 0), 0);

@@ -104,6 +104,8 @@ def _edges(saga: SagaEntry) -> Iterator[Edge]:
         node = f"{'step' if method in steps else method.kind}:{method.name}"
         for verdict in method.decides:
             yield Edge(source=node, target=back if verdict == "compensate" else ENDS[verdict])
+    if undos and not any("compensate" in method.decides for method in saga.methods):
+        yield Edge(source=f"step:{steps[0].name}", target=back, label="cancel (operator)")
     for one, following in zip(undos, [*undos[1:], None], strict=True):
         yield Edge(
             source=f"undo:{one.undoes}", target="compensated" if following is None else f"undo:{following.undoes}"

@@ -26,7 +26,7 @@ from posthouse.store.actions import Action
 from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn
 
 FOR_AN_OPERATOR: tuple[SagaStatus, ...] = ("compensation_failed", "partial")
-FEW = 20
+FEW = 10
 """So many of each state that waits for an operator are shown before anybody asks."""
 LOOKED_AT = 200
 """So many of the held events of a saga's consumer are looked at, to find those that are about one saga."""
