@@ -1802,6 +1802,16 @@ def count(event, model): ...""",
             "posthouse: --http localhost: the port is missing: write localhost:9464",
         ),
         Mistake(
+            "console without port",
+            "posthouse console shop --http localhost",
+            "posthouse: --http localhost: the port is missing: write localhost:8470",
+        ),
+        Mistake(
+            "console of nothing",
+            "posthouse console shopp",
+            "posthouse: no module is called 'shopp'",
+        ),
+        Mistake(
             "http url",
             "posthouse run shop --http http://localhost:9464/metrics",
             "posthouse: --http http://localhost:9464/metrics: it is HOST:PORT, without http://: write localhost:9464",

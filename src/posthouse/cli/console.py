@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from posthouse.console.access import Access
     from posthouse.console.estate import Estate
 
-DEFAULT = "127.0.0.1:8470"
+PORT = 8470
+DEFAULT = f"127.0.0.1:{PORT}"
 SECRET = "POSTHOUSE_OIDC_SECRET"
 """The variable that holds the client's secret: options of a process can be read by others."""
 ENDS_WITHIN = 10.0
@@ -109,7 +110,7 @@ def console(
         url=url,
         host_names=tuple(host_name or ()),
     )
-    address = parsed(http)
+    address = parsed(http, usual=PORT)
     access.bound_to(address.host)
     aim(*targets)
     estate = estate_of(targets)
@@ -159,6 +160,6 @@ async def served(estate: Estate, http: str) -> None:
     """Serve the console until Ctrl-C, as the verb does without further options."""
     from posthouse.console.access import Access
 
-    access, address = Access(), parsed(http)
+    access, address = Access(), parsed(http, usual=PORT)
     access.bound_to(address.host)
     await _serve(estate, access, listening(address))

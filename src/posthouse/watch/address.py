@@ -34,8 +34,8 @@ class Address(NamedTuple):
             return self.host != "localhost"
 
 
-def parsed(text: str, option: str = "--http") -> Address:
-    """An address as somebody wrote it. Raises ConfigurationError, which says how to write it."""
+def parsed(text: str, option: str = "--http", usual: int = PORT) -> Address:
+    """An address as somebody wrote it. Raises ConfigurationError, which says how to write it, with the usual port."""
     given = text.strip()
     if "://" in given:
         raise _wrong(
@@ -50,13 +50,13 @@ def parsed(text: str, option: str = "--http") -> Address:
         )
     host, colon, port = given.rpartition(":")
     if not colon or given.endswith("]"):
-        raise _wrong(option, text, "the port is missing", f"{given}:{PORT}")
+        raise _wrong(option, text, "the port is missing", f"{given}:{usual}")
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise _wrong(option, text, "an address with colons stands in brackets", f"[{host}]:{port}")
     if not host:
         raise _wrong(option, text, "the host is missing", f"127.0.0.1:{port}")
     if not (port.isascii() and port.isdecimal() and int(port) <= 65_535):
-        raise _wrong(option, text, f"a port is a number from 0 to 65535, not {port!r}", f"{host}:{PORT}")
+        raise _wrong(option, text, f"a port is a number from 0 to 65535, not {port!r}", f"{host}:{usual}")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
 
 
