@@ -12,6 +12,8 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from posthouse import App, Payload, Service
+from posthouse.console.access import Access
+from posthouse.console.access.who import Who
 from posthouse.console.application import console
 from tests.kit.interface import STATIC
 from tests.kit.servers.ports import free_port
@@ -23,6 +25,7 @@ pytestmark = pytest.mark.skipif(
     not CHROMIUM.exists() or not (STATIC / "index.html").exists(), reason="no chromium, or the interface is not built"
 )
 
+ANA = Who(name="ana", roles=frozenset(("reader",)))
 orders = Service("orders", namespace="shop")
 
 
@@ -41,7 +44,7 @@ class Counting:
     """The console, and how many connections for live data are open."""
 
     def __init__(self, app: App) -> None:
-        self._inner = console(app)
+        self._inner = console(app, access=Access(who=lambda _: ANA))
         self.live = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
