@@ -18,6 +18,8 @@ export interface Route {
 
 export const routes: readonly Route[] = [
   { path: "/consumers", title: "Consumers", nav: "Running", key: "c", load: () => import("./pages/consumers") },
+  { path: "/jobs", title: "Jobs", nav: "Trouble", key: "j", load: () => import("./pages/jobs") },
+  { path: "/jobs/{service}/{id}", title: "Job", load: () => import("./pages/job") },
   { path: "/log", title: "Operators' log", nav: "Know", key: "l", load: () => import("./pages/log") },
   { path: "/outbox", title: "Outbox", nav: "Trouble", key: "o", load: () => import("./pages/outbox") },
   { path: "/processes", title: "Processes", nav: "Running", key: "p", load: () => import("./pages/processes") },

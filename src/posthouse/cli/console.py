@@ -68,8 +68,9 @@ def console(
 ) -> None:
     """Open the console: what flows, what is stuck, what it means, what to press.
 
-    It looks at the stores of the services, makes nothing and runs nothing. A target that cannot be imported, and a store that
-    is away or older, is told of on the page while the rest works. It ends with code 0 at SIGTERM or Ctrl-C.
+    It looks at the stores of the services, makes nothing, and runs nothing but the jobs that are pressed in it. A target that
+    cannot be imported, and a store that is away or older, is told of on the page while the rest works. It ends with code 0 at
+    SIGTERM or Ctrl-C.
 
     Without --oidc-issuer or --proxy-keys it prints a link that signs one browser in, once, and serves the loopback only.
     """

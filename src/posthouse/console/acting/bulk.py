@@ -28,6 +28,8 @@ TITLES = {
     "held.skip.all": ("Skip all", "are given up", "What they say is not applied. Their keys go on without them."),
     "held.quarantine.all": ("Quarantine all", "are set aside for inspection", "They never run by themselves again. Their keys go on."),
     "held.release.all": ("Release all", "have their keys released", "Missing numbers are given up: their keys go past them."),
+    "outbox.resend": ("Send again", "", ""),
+    "projection.rebuild": ("Rebuild", "", ""),
     "outbox.retry.all": ("Try all again", "are tried again as soon as a relay runs", ""),
 }  # fmt: skip
 

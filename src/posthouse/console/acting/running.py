@@ -15,8 +15,9 @@ from posthouse.app import App, app_of
 from posthouse.clock import new_id
 from posthouse.console.acting.bulk import ended
 from posthouse.console.acting.kinds import KINDS, PAGE, Item, Kind
+from posthouse.console.acting.replaying import WHOLE
 from posthouse.console.estate import Estate
-from posthouse.errors import ChangedSince, ConfigurationError, DeskError, DoneAlready
+from posthouse.errors import ChangedSince, ConfigurationError, DeskError, DoneAlready, PosthouseError
 from posthouse.operators import pressed
 from posthouse.redaction import redacted, words_of
 from posthouse.service import Service
@@ -24,7 +25,7 @@ from posthouse.store.jobs import Job, JobState, Open
 
 log = logging.getLogger("posthouse.console.jobs")
 
-LEASE = 15.0
+LEASE = 5.0
 """Seconds after which another console takes up the job of one that died."""
 LOOK = 1.0
 """Seconds between two looks for jobs, and for what became of items."""
@@ -97,7 +98,8 @@ class Runner:
         service = self._estate.services.get(job.service)
         if service is None:
             return
-        run = Run(service, job, lease=self._lease, look=self._look)
+        kind = WholeRun if job.act in WHOLE else Run
+        run = kind(service, job, lease=self._lease, look=self._look)
         try:
             await run.whole()
         except Lost:
@@ -109,8 +111,51 @@ class Runner:
             log.warning("job %s stands still: %s", job.id, redacted(words_of(error)))
 
 
+class WholeRun:
+    """A job of one step, as long as its lease is ours: begun again by whoever takes it up."""
+
+    def __init__(self, service: Service, job: Job, *, lease: float = LEASE, look: float = LOOK) -> None:
+        self._service, self._store = service, app_of(service).store
+        self.job = job
+        self._lease, self._look = lease, look
+
+    async def whole(self) -> None:
+        """To its end, or until somebody pauses or cancels it."""
+        work = asyncio.ensure_future(WHOLE[self.job.act](self._service, self.job, self._hear))
+        try:
+            while not work.done():
+                state = await self._store.jobs.save(self.job, self._lease)
+                if state is None:
+                    raise Lost
+                if state != "running":
+                    return
+                await asyncio.wait([work], timeout=self._look)
+            try:
+                self._note(note=work.result())
+                state = "done"
+            except PosthouseError as error:
+                self._note(note=redacted(words_of(error)))
+                state = "failed"
+            async with self._store.begin() as tx:
+                await self._store.actions.end(tx, ended(self.job, state))
+            await self._store.jobs.save(self.job, 0.0, ended=state)
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def give_back(self) -> None:
+        """Let another console go on at once."""
+        await self._store.jobs.save(self.job, 0.0)
+
+    def _hear(self, done: int, total: int) -> None:
+        self._note(done=done, note=f"{done:,} of {total:,} events")
+
+    def _note(self, **changed: object) -> None:
+        self.job = msgspec.structs.replace(self.job, **changed)
+
+
 class Run:
-    """One job, as long as its lease is ours."""
+    """One job, item by item, as long as its lease is ours."""
 
     def __init__(self, service: Service, job: Job, *, lease: float = LEASE, look: float = LOOK) -> None:
         self._service, self._app = service, app_of(service)

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 import msgspec
 
 from posthouse.console.access.who import Who
-from posthouse.console.acting import bulk, held, outbox
+from posthouse.console.acting import bulk, held, outbox, processes, replaying
 from posthouse.console.acting.act import AnyAct, Outcome
 from posthouse.console.acting.pressing import press
 from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.estate import Estate
 
-ACTS: Mapping[str, AnyAct] = {act.name: act for act in (*held.ACTS, *outbox.ACTS, *bulk.ACTS)}
+ACTS: Mapping[str, AnyAct] = {
+    act.name: act for act in (*held.ACTS, *outbox.ACTS, *processes.ACTS, *replaying.ACTS, *bulk.ACTS)
+}
 
 LARGEST = 9 * 2**20
 """Bytes of a request: the largest payload that an event may have, and what is said about it."""

@@ -81,6 +81,8 @@ def facts(job: Job) -> Mapping[str, object]:
 def says(job: Job) -> str:
     """How it stands, in a sentence."""
     gone = job.done + job.refused
+    if not job.total and job.state in ("running", "done"):  # of one step, which says itself how far it is
+        return (job.note or "begins").removesuffix(".")[:1].upper() + (job.note or "begins").removesuffix(".")[1:] + "."
     match job.state:
         case "running" if job.canary and not job.canary_passed and job.done >= job.canary and job.open:
             return f"Waits for the outcome of the first {job.canary:,}: {len(job.open):,} were not run yet."
