@@ -18,8 +18,13 @@ export interface Route {
 
 export const routes: readonly Route[] = [
   { path: "/consumers", title: "Consumers", nav: "Running", key: "c", load: () => import("./pages/consumers") },
+  { path: "/events", title: "Event search", nav: "Flow", key: "e", load: () => import("./pages/events") },
+  { path: "/events/{id}", title: "Event", load: () => import("./pages/event") },
+  { path: "/held", title: "Held", nav: "Trouble", key: "d", load: () => import("./pages/held") },
+  { path: "/held/{service}/{id}", title: "Held event", load: () => import("./pages/held-event") },
   { path: "/jobs", title: "Jobs", nav: "Trouble", key: "j", load: () => import("./pages/jobs") },
   { path: "/jobs/{service}/{id}", title: "Job", load: () => import("./pages/job") },
+  { path: "/keys", title: "Key", load: () => import("./pages/key") },
   { path: "/log", title: "Operators' log", nav: "Know", key: "l", load: () => import("./pages/log") },
   { path: "/outbox", title: "Outbox", nav: "Trouble", key: "o", load: () => import("./pages/outbox") },
   { path: "/processes", title: "Processes", nav: "Running", key: "p", load: () => import("./pages/processes") },

@@ -40,16 +40,19 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         return sorted({branch.spot.service for branch in self.branches})
 
 
-async def trace(services: Sequence[Service], identifier: str, since: float | None = None) -> Trace:
+async def trace(
+    services: Sequence[Service], identifier: str, since: float | None = None, *, within: float | None = None
+) -> Trace:
     """Everything of the correlation that `identifier` is, or that the event of this id belongs to. Without `since` the time
-    is taken from the id, where it holds one. Opened stores are needed; nothing is changed."""
-    found = await _gather(services, identifier, since)
+    is taken from the id, where it holds one. Opened stores are needed; nothing is changed. With `within` each log and each store
+    is looked through for so many seconds at most, and one that is away is left out: the notes say so."""
+    found = await _gather(services, identifier, since, within)
     named = found.spots.get(identifier)
     correlation = identifier if named is None else named.event.correlation or identifier
     if correlation != identifier:
-        found = await _gather(services, correlation, since)
+        found = await _gather(services, correlation, since, within)
     if causes := {branch.cause for branch in branches(found.spots) if branch.cause is not None}:
-        found = await gather(services, Wanted(correlation, causes), _since(correlation, since))
+        found = await gather(services, Wanted(correlation, causes), _since(correlation, since), within)
     heard = await standings(services, found.spots, found.held)
     return Trace(
         correlation=correlation,
@@ -66,8 +69,8 @@ async def trace(services: Sequence[Service], identifier: str, since: float | Non
     )
 
 
-async def _gather(services: Sequence[Service], identifier: str, since: float | None) -> Gathered:
-    return await gather(services, Wanted(identifier), _since(identifier, since))
+async def _gather(services: Sequence[Service], identifier: str, since: float | None, within: float | None) -> Gathered:
+    return await gather(services, Wanted(identifier), _since(identifier, since), within)
 
 
 def _since(identifier: str, given: float | None) -> float | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 
 import msgspec
 
 from posthouse.app import App, apps_of
 from posthouse.broker import Broker
+from posthouse.errors import BrokerError, StoreError
 from posthouse.receiving import dead_letter_topic
+from posthouse.redaction import words_of
 from posthouse.seam.frames import frame_of
 from posthouse.service import Service
 from posthouse.store import HeldEvent, HeldFilter, OutboxRow
@@ -37,17 +40,35 @@ class Gathered(msgspec.Struct, kw_only=True):
         self.spots.setdefault(spot.event.id, spot)
 
 
-async def gather(services: Sequence[Service], wanted: Wanted, since: float | None) -> Gathered:
-    """Look into the logs of the brokers, then into what the stores still have."""
+async def gather(
+    services: Sequence[Service], wanted: Wanted, since: float | None, within: float | None = None
+) -> Gathered:
+    """Look into the logs of the brokers, then into what the stores still have. With `within`, each of them for so many seconds
+    at most: what was not seen by then, or is away, is said in the notes."""
     found = Gathered()
     for broker, topics in _logs(services):
         if (why := refusal(broker)) is not None:
             found.notes.append(f"{why}. Looked into outboxes, held events and timers only")
             continue
-        await _from_log(found, broker, topics, wanted, since)
+        async with _bounded(found, f"the log of {broker.sheet.name}", within):
+            await _from_log(found, broker, topics, wanted, since)
     for app in apps_of(services):
-        await _from_store(found, app, wanted)
+        async with _bounded(found, f"the store of {app.opened.name}", within):
+            await _from_store(found, app, wanted)
     return found
+
+
+@asynccontextmanager
+async def _bounded(found: Gathered, place: str, within: float | None) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(within):
+            yield
+    except TimeoutError:
+        found.notes.append(f"{place} was looked through for {within:g} s and then left: there may be more in it")
+    except (BrokerError, StoreError) as error:
+        if within is None:
+            raise
+        found.notes.append(f"{place} could not be looked into: {words_of(error)}")
 
 
 def _logs(services: Sequence[Service]) -> list[tuple[Broker, Sequence[str]]]:
