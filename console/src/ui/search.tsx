@@ -19,6 +19,7 @@ export function Search({ label, value, onSearch, onInput, placeholder, autofocus
     <form
       class="search"
       role="search"
+      aria-label={label}
       onSubmit={(event) => {
         event.preventDefault();
         onSearch(text.trim());

@@ -36,7 +36,7 @@ export function Problems({ problems }: { problems: readonly Problem[] }) {
       <ul>
         {problems.map((one) => (
           <li key={`${one.service} ${one.what}`}>
-            <strong class="wrap">{one.service}</strong> <span class="problem-what" data-long={one.what.includes("\n") || undefined} tabIndex={one.what.includes("\n") ? 0 : undefined}>{sentence(one.what)}</span>
+            <strong class="wrap">{one.service}</strong> <span class="problem-what" data-long={one.what.includes("\n") || undefined} tabIndex={one.what.includes("\n") ? 0 : undefined}>{one.what}</span>
             <span>{sentence(one.do)}</span>
           </li>
         ))}
