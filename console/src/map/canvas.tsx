@@ -2,7 +2,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { go, href } from "../router";
 import { Button, cls, count, rate, span } from "../ui";
-import type { Drawing, Node, View } from "./graph";
+import { type Drawing, LINE, type Node, type View } from "./graph";
 
 interface Camera {
   x: number;
@@ -10,6 +10,8 @@ interface Camera {
   scale: number;
 }
 
+/** Smaller than that, names cannot be read. */
+const READABLE = 0.6;
 const MARKS = { service: "▣", topic: "≡", consumer: "▸", saga: "⟳", "read model": "◫" } as const;
 
 interface Props {
@@ -38,20 +40,26 @@ export function Canvas({ label, view, drawing, found, to }: Props) {
   }, []);
 
   const whole = (): Camera => {
-    const scale = Math.min(1.15, Math.max(0.12, Math.min(size.width / drawing.width, size.height / drawing.height)));
-    return { scale, x: (size.width - drawing.width * scale) / 2, y: Math.max(0, (size.height - drawing.height * scale) / 2) };
+    const scale = Math.min(1.1, Math.max(0.1, Math.min(size.width / drawing.width, size.height / drawing.height)));
+    return { scale, x: (size.width - drawing.width * scale) / 2, y: (size.height - drawing.height * scale) / 2 };
   };
-  const seen = camera ?? whole();
+  // What would be too small to be read begins at its middle instead, and is moved.
+  const begun = (): Camera => {
+    const fit = whole();
+    const scale = Math.max(fit.scale, READABLE);
+    return scale === fit.scale ? fit : { scale, x: (size.width - drawing.width * scale) / 2, y: (size.height - drawing.height * scale) / 2 };
+  };
+  const seen = camera ?? begun();
   useEffect(() => setCamera(null), [drawing]);
 
   const zoom = (by: number, x = size.width / 2, y = size.height / 2): void => {
     setCamera((was) => {
-      const from = was ?? whole();
+      const from = was ?? begun();
       const scale = Math.min(3, Math.max(0.1, from.scale * by));
       return { scale, x: x - ((x - from.x) / from.scale) * scale, y: y - ((y - from.y) / from.scale) * scale };
     });
   };
-  const pan = (x: number, y: number): void => setCamera((was) => ({ ...(was ?? whole()), x: (was ?? whole()).x + x, y: (was ?? whole()).y + y }));
+  const pan = (x: number, y: number): void => setCamera((was) => ({ ...(was ?? begun()), x: (was ?? begun()).x + x, y: (was ?? begun()).y + y }));
 
   useEffect(() => {
     const room = frame.current;
@@ -78,7 +86,7 @@ export function Canvas({ label, view, drawing, found, to }: Props) {
       "+": () => zoom(1.25),
       "=": () => zoom(1.25),
       "-": () => zoom(0.8),
-      "0": () => setCamera(null),
+      "0": () => setCamera(whole()),
     };
     const one = does[event.key];
     if (one) {
@@ -116,7 +124,7 @@ export function Canvas({ label, view, drawing, found, to }: Props) {
       <div class="map-tools">
         <Button small onClick={() => zoom(1.25)} aria-label="Zoom in">+</Button>
         <Button small onClick={() => zoom(0.8)} aria-label="Zoom out">−</Button>
-        <Button small onClick={() => setCamera(null)}>Fit</Button>
+        <Button small onClick={() => setCamera(whole())}>Fit</Button>
         <span class="muted map-hint">Drag to move, Ctrl and wheel to zoom; arrows, + and − on the keyboard.</span>
       </div>
       <div ref={frame} class="map-frame" role="group" aria-label={label} tabIndex={0} onKeyDown={keys} onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerCancel={up}>
@@ -157,7 +165,7 @@ export function Canvas({ label, view, drawing, found, to }: Props) {
 
 function figures(node: Node): string {
   const said = [node.rate === null ? "" : rate(node.rate)];
-  if (node.waiting) said.push(`${count(node.waiting)} on their way`);
+  if (node.waiting) said.push(`${count(node.waiting)} waiting`);
   if (node.lag && node.lag >= 1) said.push(`${span(node.lag)} behind`);
   if (node.held) said.push(`${count(node.held)} held`);
   return said.filter(Boolean).join(" · ");
@@ -191,11 +199,11 @@ function Shape({ node, drawing, faded, to, onNear, moved }: { node: Node; drawin
       <title>{label}</title>
       <rect x={box.x} y={box.y} width={box.width} height={box.height} rx={node.kind === "topic" ? box.height / 2 : 7} />
       {box.lines.map((line, i) => (
-        <text key={line} class="map-name" x={box.x + 12} y={box.y + 20 + i * 17}>
+        <text key={line} class="map-name" x={box.x + 12} y={box.y + 22 + i * LINE}>
           {i === 0 ? `${MARKS[node.kind]} ${line}` : line}
         </text>
       ))}
-      <text class="map-figures" x={box.x + 12} y={box.y + 20 + box.lines.length * 17}>
+      <text class="map-figures" x={box.x + 12} y={box.y + 21 + box.lines.length * LINE}>
         {node.gravity === "now" ? "! " : ""}
         {said || "no figures yet"}
       </text>

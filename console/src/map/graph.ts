@@ -53,9 +53,10 @@ export interface Drawing {
   lines: Line[];
 }
 
-const CHARACTER = 7.4;
+const CHARACTER = 9.1;
 const MOST = 26;
-const LINE = 17;
+export const LINE = 19;
+const LEAST: Record<Kind, number> = { service: 168, topic: 168, consumer: 214, saga: 214, "read model": 214 };
 
 /** Only services, and what flows between each two of them. */
 export function services({ nodes, edges }: View): View {
@@ -109,7 +110,7 @@ export function around({ nodes, edges }: View, service: string): View {
     if (own.has(source) && by.get(source)?.kind === "topic") near.add(target);
     if (own.has(target) && by.get(target)?.kind !== "topic") near.add(source);
   }
-  return { nodes: nodes.filter((node) => near.has(node.id)), edges: edges.filter((edge) => near.has(edge.source) && near.has(edge.target)) };
+  return { nodes: nodes.filter((node) => near.has(node.id)), edges: edges.filter((edge) => near.has(edge.source) && near.has(edge.target) && (own.has(edge.source) || own.has(edge.target))) };
 }
 
 /** A name in at most two lines, broken where a word ends. */
@@ -126,13 +127,13 @@ const key = (edge: Edge): string => `${edge.source} ${edge.target}`;
 /** Where everything stands, from left to right as events flow. */
 export function drawn({ nodes, edges }: View): Drawing {
   const graph = new Graph({ multigraph: false });
-  graph.setGraph({ rankdir: "LR", nodesep: 16, ranksep: 64, marginx: 16, marginy: 16 });
+  graph.setGraph({ rankdir: "LR", nodesep: 12, edgesep: 5, ranksep: 48, marginx: 16, marginy: 16 });
   graph.setDefaultEdgeLabel(() => ({}));
   const texts = new Map(nodes.map((node) => [node.id, wrapped(node.name)]));
   for (const node of nodes) {
     const lines = texts.get(node.id) ?? [];
-    const width = Math.max(140, Math.max(...lines.map((line) => line.length)) * CHARACTER + 28);
-    graph.setNode(node.id, { width, height: 28 + lines.length * LINE + (node.kind === "topic" ? -2 : 0) });
+    const longest = Math.max(...lines.map((line, i) => line.length + (i ? 0 : 2)));
+    graph.setNode(node.id, { width: Math.max(LEAST[node.kind], longest * CHARACTER + 26), height: 32 + lines.length * LINE });
   }
   for (const edge of edges) graph.setEdge(edge.source, edge.target, {});
   layout(graph);

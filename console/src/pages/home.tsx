@@ -113,7 +113,7 @@ function Answer({ found }: { found: Home }) {
   const held = last(found.charts.held);
   return (
     <>
-      <div class={cls("answer", `answer-${TONES[found.verdict]}`)} role="status">
+      <div class={cls("answer", `answer-${now && found.verdict === "adds up" ? "warn" : TONES[found.verdict]}`)} role="status">
         <span class="answer-mark" aria-hidden="true">
           {found.verdict === "adds up" ? "✓" : found.verdict === "cannot tell" ? "?" : "≠"}
         </span>

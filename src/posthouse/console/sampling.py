@@ -12,8 +12,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-import msgspec
-
 from posthouse.console.estate import Estate
 from posthouse.watch.samples import Sample
 from posthouse.watch.standing import Standing
@@ -38,18 +36,23 @@ Name = tuple[str, str]
 """What is measured, as `applied`, and of whom: `service:NAME`, `consumer:NAME`, `topic:NAME`, or `all`."""
 
 
-class Look(msgspec.Struct, frozen=True):
+class Look:
     """One moment, in seconds since 1970, and every figure then."""
 
-    at: float
-    samples: Sequence[Sample]
+    def __init__(self, at: float, samples: Sequence[Sample]) -> None:
+        self.at, self.samples = at, samples
+        self._by: dict[tuple[str, str], list[Sample]] = {}
+        for sample in samples:
+            for word in ("", *sample.labels.values()):
+                self._by.setdefault((sample.metric, word), []).append(sample)
 
     def found(self, metric: str, **labels: str) -> list[Sample]:
         """The samples of one figure that have these labels."""
+        few = min((self._by.get((metric, word), []) for word in labels.values()), key=len, default=None)
         return [
             one
-            for one in self.samples
-            if one.metric == metric and all(one.labels.get(label) == value for label, value in labels.items())
+            for one in (self._by.get((metric, ""), []) if few is None else few)
+            if all(one.labels.get(label) == value for label, value in labels.items())
         ]
 
     def value(self, metric: str, **labels: str) -> float | None:

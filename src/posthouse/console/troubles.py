@@ -169,20 +169,25 @@ def _missing(look: Look) -> Iterator[Trouble]:
 
 
 def _nobody(look: Look) -> Iterator[Trouble]:
+    """One for each part: where a machine is gone, many services are without it."""
+    parts: dict[str, list[str]] = {}
     for sample in look.found("unattended"):
         if _is(sample):
-            service, part = sample.labels["service"], sample.labels["part"]
-            yield Trouble(
-                gravity="now",
-                kind="nobody runs",
-                service=service,
-                of=part,
-                what=f"Nobody runs the {part} of {service}, and work waits for it.",
-                means="Nothing is lost: what waits is kept, and goes on as soon as a process runs.",
-                do=f"Start a process that runs the {part}: `posthouse run TARGET`.",
-                press=[Press("Processes", _to("/processes", service=service))],
-                page="nobody-runs",
-            )
+            parts.setdefault(sample.labels["part"], []).append(sample.labels["service"])
+    for part, services in parts.items():
+        names = ", ".join(sorted(services))
+        yield Trouble(
+            gravity="now",
+            kind="nobody runs",
+            service=names,
+            of=part,
+            what=f"Nobody runs the {part} of {names}, and work waits.",
+            means="Nothing is lost: what waits is kept, and goes on as soon as a process runs.",
+            do=f"Start a process that runs the {part}: `posthouse run TARGET`.",
+            press=[Press("Processes", _to("/processes", **({"service": names} if len(services) == 1 else {})))],
+            page="nobody-runs",
+            count=len(services),
+        )
 
 
 def _held(look: Look) -> Iterator[Trouble]:
