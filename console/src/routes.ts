@@ -18,7 +18,7 @@ export interface Route {
 
 export const routes: readonly Route[] = [
   { path: "/", title: "Home", nav: "Flow", key: "h", load: () => import("./pages/home") },
-  { path: "/catalogue", title: "Catalogue", nav: "Know", key: "c", load: () => import("./pages/catalogue") },
+  { path: "/catalogue", title: "Catalogue", nav: "Know", key: "k", load: () => import("./pages/catalogue") },
   { path: "/catalogue/{subject}", title: "Event", load: () => import("./pages/schema") },
   { path: "/consumers", title: "Consumers", nav: "Running", key: "c", load: () => import("./pages/consumers") },
   { path: "/events", title: "Event search", nav: "Flow", key: "e", load: () => import("./pages/events") },
@@ -40,6 +40,6 @@ export const routes: readonly Route[] = [
   { path: "/schedules", title: "Schedules", nav: "Running", load: () => import("./pages/schedules") },
   { path: "/services", title: "Services", nav: "Know", load: () => import("./pages/services") },
   { path: "/style", title: "Style", load: () => import("./pages/style") },
-  { path: "/tenants", title: "Tenants", nav: "Know", key: "t", load: () => import("./pages/tenants") },
+  { path: "/tenants", title: "Tenants", nav: "Know", key: "n", load: () => import("./pages/tenants") },
   { path: "/timers", title: "Timers", nav: "Running", key: "t", load: () => import("./pages/timers") },
 ];

@@ -43,7 +43,7 @@ class Look:
         self.at, self.samples = at, samples
         self._by: dict[tuple[str, str], list[Sample]] = {}
         for sample in samples:
-            for word in ("", *sample.labels.values()):
+            for word in {"", *sample.labels.values()}:
                 self._by.setdefault((sample.metric, word), []).append(sample)
 
     def found(self, metric: str, **labels: str) -> list[Sample]:
