@@ -73,7 +73,7 @@ def application(estate: Estate, tables: Mapping[str, Page] = TABLES) -> Starlett
     its start; none is made by that."""
 
     runner = Runner(estate)
-    live = Live(estate, LOCAL)
+    live = Live(estate, who_of)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import msgspec
@@ -40,14 +40,14 @@ JOBS = 20
 class Live:
     """`GET /api/live`: server-sent events, each `{"topics": ["held:orders", "home"]}`."""
 
-    def __init__(self, estate: Estate, nobody: Who) -> None:
+    def __init__(self, estate: Estate, who_of: Callable[[Request], Who]) -> None:
         beat = frame(b"{}", event="beat")  # an event, for the tab that listens to tell the others
         self._broadcast = Broadcast(Changes(estate), Limits(clients=500, lifetime=300.0, beat=beat))
-        self._nobody = nobody
+        self._who_of = who_of
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         request = Request(scope)
-        who: Who = getattr(request.state, "who", self._nobody)
+        who = self._who_of(request)
         after = request.headers.get("last-event-id") or request.query_params.get("after") or ""
         await self._broadcast.serve(ALL if who.tenants is None else SCOPED, after[:100], receive, send)
 
