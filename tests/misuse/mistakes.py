@@ -1787,6 +1787,21 @@ def count(event, model): ...""",
     "Commands": [
         Mistake("run without target", "posthouse run", "Missing argument 'TARGET'."),
         Mistake(
+            "a console for everybody",
+            "posthouse console shop --http 0.0.0.0:8470",
+            "posthouse: a console on 0.0.0.0 would be open to whoever reaches that address: give --oidc-issuer or --proxy-keys, so that it knows who asks; or leave it on 127.0.0.1 and reach it by `ssh -L 8470:127.0.0.1:8470`",
+        ),
+        Mistake(
+            "a console without roles",
+            "posthouse console shop --oidc-issuer https://login.example --oidc-client-id console",
+            "posthouse: --oidc-issuer needs --roles FILE, which says who may do what",
+        ),
+        Mistake(
+            "a console of an issuer without https",
+            "posthouse console shop --oidc-issuer login.example --oidc-client-id console --roles roles.toml",
+            "posthouse: Oidc(issuer='login.example'): an issuer is an https:// address",
+        ),
+        Mistake(
             "http port alone",
             "posthouse run shop --http 9464",
             "posthouse: --http 9464: say for whom: 127.0.0.1:9464 for this host alone, 0.0.0.0:9464 for whoever reaches it",

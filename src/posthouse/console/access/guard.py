@@ -155,8 +155,11 @@ class Guard:
             if is_api and who is None:
                 raise Refusal(401, "You are not signed in.", "Sign in, and this is asked again.")
             scope.setdefault("state", {})["who"] = who
-            lasting = self._while_signed_in(ask, send) if self._access.way in ("token", "oidc") and is_api else send
-            await self._app(scope, receive, lasting)
+            if who is not None:
+                send = self._noting(ask, who, send)
+                if self._access.way in ("token", "oidc"):
+                    send = self._while_signed_in(ask, send)
+            await self._app(scope, receive, send)
 
     # Who asks.
 
@@ -207,6 +210,16 @@ class Guard:
             if message["type"] == "http.response.body" and message.get("more_body") and not self._sessions.lasts(name):
                 is_over = True
                 message = {"type": "http.response.body", "body": b"", "more_body": False}
+            await send(message)
+
+        return sending
+
+    def _noting(self, ask: _Ask, who: Who, send: Send) -> Send:
+        """What somebody known asks for and may not have is kept before they are told."""
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 403:
+                await self._note("console refused", who.name, f"{ask.scope['method']} {ask.path[:200]}")
             await send(message)
 
         return sending

@@ -52,6 +52,9 @@ class Room:
         self.did += 1
         return PlainTextResponse("done")
 
+    async def forbid(self, request: Request) -> Response:
+        return PlainTextResponse("not for you", 403)
+
     async def stream(self, request: Request) -> Response:
         async def lines() -> AsyncIterator[bytes]:
             while True:
@@ -68,6 +71,7 @@ class Room:
         return Starlette(
             routes=[
                 Route("/api/who", self.who),
+                Route("/api/forbidden", self.forbid),
                 Route("/api/stream", self.stream),
                 Route("/api/acts/{name}", self.act, methods=["POST", "PUT", "DELETE"]),
                 Route("/{path:path}", self.index),

@@ -351,6 +351,13 @@ async def test_two_hosts_or_none_are_refused(room: Room) -> None:
         assert (await raw(room, "GET /api/access/session HTTP/1.1", *lines)).split()[1] == b"400"
 
 
+async def test_two_hosts_are_refused_where_the_server_lets_them_pass(clock: ManualClock) -> None:
+    guard = Guard(Room().app(), access=Access(), clock=clock)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(guard), base_url="http://127.0.0.1") as client:
+        answer = await client.get("/", headers=[("host", "127.0.0.1"), ("host", "evil.example")])
+    assert answer.status_code == 400
+
+
 # What browsers are told, and limits.
 
 
