@@ -9,6 +9,8 @@ const here = dirname(fileURLToPath(import.meta.url));
 const named = process.argv.slice(2).find((word) => !word.startsWith("--"));
 const into = resolve(named ?? join(here, "../src/posthouse/console/static"));
 
+const watching = process.argv.includes("--watch");
+
 const options = {
   absWorkingDir: here,
   entryPoints: ["src/main.tsx"],
@@ -26,6 +28,7 @@ const options = {
   preserveSymlinks: true,
   jsx: "automatic",
   jsxImportSource: "preact",
+  define: { DEVELOPMENT: String(watching || process.argv.includes("--development")) },
   metafile: true,
   logLevel: "warning",
   plugins: [
@@ -83,5 +86,5 @@ async function page({ metafile, errors }) {
 
 await rm(into, { recursive: true, force: true });
 await mkdir(into, { recursive: true });
-if (process.argv.includes("--watch")) await (await context(options)).watch();
+if (watching) await (await context(options)).watch();
 else await build(options);

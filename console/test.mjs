@@ -10,7 +10,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const into = mkdtempSync(join(tmpdir(), "posthouse-console-"));
 try {
   const entryPoints = readdirSync(join(here, "test")).filter((name) => name.endsWith(".test.ts")).map((name) => join(here, "test", name));
-  await build({ entryPoints, outdir: into, outExtension: { ".js": ".mjs" }, bundle: true, format: "esm", platform: "node", logLevel: "warning" });
+  await build({ entryPoints, outdir: into, outExtension: { ".js": ".mjs" }, bundle: true, format: "esm", platform: "node", define: { DEVELOPMENT: "true" }, logLevel: "warning" });
   const files = readdirSync(into).map((name) => join(into, name));
   process.exitCode = spawnSync(process.execPath, ["--test", ...files], { stdio: "inherit" }).status ?? 1;
 } finally {

@@ -39,7 +39,7 @@ export const routes: readonly Route[] = [
   { path: "/sagas/{service}/{saga}/{id}", title: "Saga", load: () => import("./pages/saga") },
   { path: "/schedules", title: "Schedules", nav: "Running", load: () => import("./pages/schedules") },
   { path: "/services", title: "Services", nav: "Know", load: () => import("./pages/services") },
-  { path: "/style", title: "Style", load: () => import("./pages/style") },
+  ...(DEVELOPMENT ? [{ path: "/style", title: "Style", load: () => import("./pages/style") }] : []),
   { path: "/tenants", title: "Tenants", nav: "Know", key: "n", load: () => import("./pages/tenants") },
   { path: "/timers", title: "Timers", nav: "Running", key: "t", load: () => import("./pages/timers") },
 ];
