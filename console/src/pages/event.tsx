@@ -85,7 +85,7 @@ export default function Event({ params }: PageProps) {
             Correlation <span class="mono">{one.correlation}</span> <Copy text={one.correlation} label="Copy the correlation" />
           </p>
           {stuck.length > 0 && (
-            <Notice tone="bad" title={`${counted(stuck.length, "time")} it is stuck:`}>
+            <Notice tone="bad" title={stuck.length === 1 ? "It is stuck:" : `It is stuck in ${stuck.length} places:`}>
               {stuck.slice(0, 5).map((heard) => (
                 <Link key={`${heard.service} ${heard.held}`} to={at`/held/${heard.service}/${heard.held ?? ""}`} class="wrap">
                   held event {heard.held} of {heard.consumer}{" "}
@@ -116,7 +116,7 @@ export default function Event({ params }: PageProps) {
                       <li key={`${heard.service} ${heard.consumer}`} class="wrap">
                         {heard.consumer} <StateBadge state={heard.state} />{" "}
                         {heard.held !== null && <Link to={at`/held/${heard.service}/${heard.held}`}>held event {heard.held}</Link>} {heard.note && <span class="muted">{heard.note}</span>}
-                        {heard.saga && <Turn saga={heard.saga} />}
+                        {heard.saga && <Turn saga={heard.saga} service={heard.service} tenant={event.tenant} />}
                       </li>
                     ))}
                   </ul>
@@ -161,10 +161,10 @@ function Remarks({ event, correlation }: { event: Branch; correlation: string })
   return said.length ? <p class="muted wrap">{said.join(" · ")}</p> : null;
 }
 
-function Turn({ saga }: { saga: NonNullable<Heard["saga"]> }) {
+function Turn({ saga, service, tenant }: { saga: NonNullable<Heard["saga"]>; service: string; tenant: string }) {
   return (
     <span class="muted">
-      <Link to={query("/sagas", { saga: saga.saga, id: saga.id })}>{saga.saga} {saga.id}</Link>
+      <Link to={query(at`/sagas/${service}/${saga.saga}/${saga.id}`, { tenant, attempt: saga.attempt })}>{saga.saga} {saga.id}</Link>
       {saga.attempt > 1 ? ` attempt ${saga.attempt}` : ""} turn {saga.turn}: {saga.method ? `${saga.method}, ` : ""}
       <Badge>{saga.status}</Badge>
       {saga.late ? " came late" : ""}

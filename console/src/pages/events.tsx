@@ -72,7 +72,7 @@ export default function Events({ query: asked }: PageProps) {
               <ul class="plain">
                 {one.sagas.map((saga) => (
                   <li key={`${saga.service} ${saga.saga} ${saga.tenant} ${saga.id} ${saga.attempt}`}>
-                    <Link class="wrap" to={query("/sagas", { saga: saga.saga, id: saga.id })}>{saga.saga} {saga.id}</Link> <Badge>{saga.status}</Badge> <span class="muted wrap">of {saga.tenant}, since <Time at={saga.started_at} /></span>
+                    <Link class="wrap" to={query(at`/sagas/${saga.service}/${saga.saga}/${saga.id}`, { tenant: saga.tenant, attempt: saga.attempt })}>{saga.saga} {saga.id}</Link> <Badge>{saga.status}</Badge> <span class="muted wrap">of {saga.tenant}, since <Time at={saga.started_at} /></span>
                   </li>
                 ))}
               </ul>

@@ -133,7 +133,7 @@ function Standing({ one, done, edit }: { one: Held; done: () => void; edit: () =
   return (
     <div class="standing">
       <p>
-        <StateBadge state={one.state} /> {meaning.means}; its key {meaning.key}. <Sentence text={meaning.press} />.
+        <StateBadge state={one.state} /> {meaning.means}; its key {meaning.key}. What to press: <Sentence text={meaning.press} />.
       </p>
       {behind && behind.number > 0 && (
         <p>

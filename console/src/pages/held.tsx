@@ -40,10 +40,12 @@ export default function Held({ query: asked }: PageProps) {
       {groups.data && (
         <>
           <p class="held-sum">{summed(found, filtered)}</p>
-          {states.map((state) => {
-            const meaning = groups.data?.states[state];
-            return meaning && <Means key={state} state={state} meaning={meaning} />;
-          })}
+          <div>
+            {states.map((state) => {
+              const meaning = groups.data?.states[state];
+              return meaning && <Means key={state} state={state} meaning={meaning} />;
+            })}
+          </div>
           <Filters filters={filters} choices={groups.data.choices} />
           <Tabs
             label="How held events are shown"
@@ -99,7 +101,7 @@ function Failures({ groups, filters, filtered, done }: { groups: Group[]; filter
           ),
         },
         { title: "State", cell: (group) => <StateBadge state={group.state} /> },
-        { title: "Consumer", cell: (group) => <span class="wrap">{group.consumer}</span> },
+        { title: "Consumer", cell: (group) => group.consumer },
         { title: "Events", end: true, cell: (group) => count(group.count.number, group.count.more) },
         { title: "First", cell: (group) => <Age since={group.first_at} /> },
         { title: "Last", cell: (group) => <Age since={group.last_at} /> },
@@ -201,7 +203,7 @@ export function Events({ lines, next, loading }: { lines: HeldLine[]; next?: str
           ),
         },
         { title: "State", cell: (line) => <StateBadge state={line.state} /> },
-        { title: "Consumer", cell: (line) => <span class="wrap">{line.consumer}</span> },
+        { title: "Consumer", cell: (line) => line.consumer },
         { title: "Tenant", cell: (line) => <span class="wrap">{line.tenant}</span> },
         { title: "Key", cell: (line) => <KeyLink of={line} /> },
         { title: "Behind it", end: true, cell: (line) => (line.behind ? <Behind of={line} /> : "–") },
