@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -104,6 +105,12 @@ FROM generate_series(1, $1::bigint) n""",
 # How often each table with more than a thousand rows was read whole so far.
 WHOLE = "SELECT relname, seq_scan FROM pg_stat_user_tables WHERE schemaname = 'posthouse' AND n_live_tup > 1000"
 
+# Sessions of others that began since.
+SINCE = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid() AND backend_start > $1
+"""
+
 Question = Callable[[Browsing, random.Random, int], Awaitable[object]]
 """Asks what a page shows, each time a little differently; of so many held."""
 
@@ -189,21 +196,40 @@ QUESTIONS: Mapping[str, Question] = {
 async def console(server: BenchServer, held: int, rounds: int = ROUNDS) -> list[Reading]:
     """Every list and every page of the console, in milliseconds, with so many events held and 100,000 sagas."""
     async with server.prepared() as url:
-        connection: Any = await asyncpg.connect(url)
-        try:
-            await _fill(connection, held)
-            before = dict(await connection.fetch(WHOLE))
-            readings = await _listed(url, held, rounds) + await _pages(url, rounds)
-            await connection.execute("SELECT pg_stat_clear_snapshot()")
-            after = dict(await connection.fetch(WHOLE))
-        finally:
-            await connection.close()
+        await fill(url, held)
+        return await asked(url, held, rounds)
+
+
+async def fill(url: str, held: int, others: int = OTHERS) -> None:
+    """So many held events, and so many of everything else."""
+    connection: Any = await asyncpg.connect(url)
+    try:
+        await _fill(connection, held, others)
+    finally:
+        await connection.close()
+
+
+async def asked(
+    url: str, held: int, rounds: int, *, questions: Mapping[str, Question] = QUESTIONS, pages: bool = True
+) -> list[Reading]:
+    """What each answer took, and how many large tables were read whole for all of them."""
+    connection: Any = await asyncpg.connect(url)
+    try:
+        began = await connection.fetchval("SELECT clock_timestamp()")
+        before = dict(await connection.fetch(WHOLE))
+        readings = await _listed(url, held, rounds, questions)
+        if pages:
+            readings += await _pages(url, rounds)
+        await _until_told(connection, began)
+        after = dict(await connection.fetch(WHOLE))
+    finally:
+        await connection.close()
     whole = sorted(name for name in after if name.startswith(LARGE) and after[name] > before.get(name, 0))
     told = f": {', '.join(whole)}" if whole else ""
     return [*readings, at_most(f"large tables that were read whole{told}", len(whole), 0, "tables")]
 
 
-async def _fill(connection: Any, held: int) -> None:
+async def _fill(connection: Any, held: int, others: int) -> None:
     """The rows. They are written without a log and counted at the end, both of which is faster."""
     began = time.perf_counter()
     indexes = await connection.fetch(INDEXES)
@@ -220,7 +246,7 @@ async def _fill(connection: Any, held: int) -> None:
     _say("their indexes", began)
     await connection.execute("ALTER TABLE posthouse.held ENABLE TRIGGER USER")
     for statement in REST.values():
-        await connection.execute(statement, OTHERS, timeout=1800)
+        await connection.execute(statement, others, timeout=1800)
     await connection.execute("SELECT posthouse.recount()", timeout=1800)
     _say("the rest", began)
     await connection.execute("VACUUM ANALYZE", timeout=1800)
@@ -232,10 +258,18 @@ def _say(what: str, began: float) -> None:
     print(f"  {what}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
 
 
-async def _listed(url: str, held: int, rounds: int) -> list[Reading]:
+async def _until_told(connection: Any, began: datetime) -> None:
+    """A session tells what it read at its end, at the latest."""
+    async with asyncio.timeout(30):
+        while await connection.fetchval(SINCE, began):
+            await connection.execute("SELECT pg_sleep(0.05)")
+    await connection.execute("SELECT pg_stat_clear_snapshot()")
+
+
+async def _listed(url: str, held: int, rounds: int, questions: Mapping[str, Question]) -> list[Reading]:
     store = PostgresStore(url)
     readings = []
-    for name, question in QUESTIONS.items():
+    for name, question in questions.items():
         drawn = random.Random(name)
         readings += await _timed(name, partial(question, store.browsing, drawn, held), rounds)
     await store.aclose()

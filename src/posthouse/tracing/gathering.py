@@ -15,7 +15,7 @@ from posthouse.receiving import dead_letter_topic
 from posthouse.redaction import words_of
 from posthouse.seam.frames import frame_of
 from posthouse.service import Service
-from posthouse.store import HeldEvent, HeldFilter, OutboxRow
+from posthouse.store import WAITED, HeldEvent, HeldFilter, OutboxRow
 from posthouse.tracing.reading import refusal, stored
 from posthouse.tracing.spot import Place, Spot
 from posthouse.tracing.wanted import Wanted
@@ -101,11 +101,25 @@ async def _from_store(found: Gathered, app: App, wanted: Wanted) -> None:
     for timer in await app.store.timers.pending(limit=MOST_TIMERS):
         if (spot := _of_row(wanted, timer.row, "timer", timer.due_at)) is not None:
             found.add(msgspec.structs.replace(spot, at=timer.due_at))
-    async for held in app.held.find(HeldFilter()):
+    async for held in _held(app, wanted):
         entry = held.entry
         if (spot := _spot(wanted, entry.topic, held.headers, held.body, "held", held.first_at)) is not None:
             found.add(spot)
             found.held.append(held)
+
+
+async def _held(app: App, wanted: Wanted) -> AsyncIterator[HeldEvent]:
+    """Those that may be of it, each once, by what a store finds at once: there may be millions of others."""
+    seen: set[int] = set()
+    names = [name for id in wanted.ids for name in (id, f"{id}{WAITED}")]
+    for asked in (
+        HeldFilter(correlation=wanted.correlation),
+        *(HeldFilter(event_id=name) for name in names),
+    ):
+        async for held in app.held.find(asked):
+            if held.id not in seen:
+                seen.add(held.id)
+                yield held
 
 
 async def _rows(app: App) -> AsyncIterator[OutboxRow]:

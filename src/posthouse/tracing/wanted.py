@@ -27,6 +27,11 @@ class Wanted:
         plain = all(_PLAIN.fullmatch(text) for text in texts)
         self._texts = {text: text.encode() for text in texts} if plain else None
 
+    @property
+    def ids(self) -> list[str]:
+        """The events that are named."""
+        return [self.correlation, *sorted(self._causes)]
+
     def match(self, headers: Mapping[str, str], body: bytes) -> Event[bytes] | None:
         """The event, if it belongs here; None for others and for bytes that are no event."""
         if self._texts is not None and not any(

@@ -1,0 +1,42 @@
+"""Lists for people on PostgreSQL: none of them reads a large table whole, and one that takes too long says so."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from benchmarks.postgres import console
+from benchmarks.postgres.server import run
+from posthouse.errors import StoreUnavailable
+from posthouse.store import HeldFilter
+from posthouse.store.sagas import SagaFilter
+from posthouse.stores.postgres import PostgresStore
+
+
+async def test_no_list_reads_a_large_table_whole(store: PostgresStore, postgres_url: str) -> None:
+    await console.fill(postgres_url, 3_000, 1_500)
+    *answers, whole = await console.asked(postgres_url, 3_000, 1, pages=False)
+    assert len(answers) == 2 * len(console.QUESTIONS), "each has answered"
+    assert whole.ours == 0, whole.measure
+    counting = {
+        "a count": lambda browsing, drawn, held: run(
+            postgres_url, "SELECT count(*) FROM posthouse.held WHERE type <> ''"
+        )
+    }
+    *_, whole = await console.asked(postgres_url, 3_000, 1, questions=counting, pages=False)
+    assert whole.ours == 1, "one that does would be noticed"
+
+
+async def test_a_list_that_takes_too_long_says_what_to_ask_instead(store: PostgresStore, postgres_url: str) -> None:
+    blocker = await asyncpg.connect(postgres_url)
+    try:
+        await store.browsing.held(HeldFilter())
+        async with blocker.transaction():
+            await blocker.execute("LOCK TABLE posthouse.held, posthouse.saga IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(StoreUnavailable, match=r"held events took longer than 0\.1 s .* Ask for one consumer"):
+                await store.browsing.held(HeldFilter(), timeout=0.1)
+            with pytest.raises(StoreUnavailable, match=r"sagas took longer than 0\.1 s .* Ask for one saga"):
+                await store.browsing.sagas(SagaFilter(), timeout=0.1)
+        assert await store.browsing.held(HeldFilter()) == []
+    finally:
+        await blocker.close()
