@@ -150,6 +150,25 @@ async def test_housekeeping_works_where_transactions_are_repeatable_reads_by_def
             await keeper.empty(0)
 
 
+async def test_whoever_follows_is_told_that_a_leaf_was_emptied_before_it_was_read(
+    store: PostgresStore, keeper: Keeper, postgres_url: str
+) -> None:
+    name = await keeper.connection.fetchval("SELECT current_database()")
+    await keeper.connection.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
+    follower = PostgresStore(postgres_url)
+    await drain(store)
+    before = (await follower.outbox.tail()).position
+    await add(store, row("k"))
+    await drain(store)
+    assert await keeper.turn() == 1
+    read = await follower.outbox.tail(before)
+    assert (len(read.rows), read.gone) == (1, False)
+    assert await keeper.empty(0)
+    assert (await follower.outbox.tail(before)).gone
+    assert not (await follower.outbox.tail(read.position)).gone
+    await follower.aclose()
+
+
 # What keeps a partition
 
 

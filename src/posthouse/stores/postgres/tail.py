@@ -68,7 +68,8 @@ async def tail(
     wanted = given is not None and (not upto or stop is not None)
     s1, s2, last = (given.s1, given.s2, given.last) if wanted and given else (None, None, 0)
     s2 = s2 or (stop.s1 if stop is not None else None) or None
-    *found, here = await database.fetch(TAIL, s1, s2, last, sorted(topics) or None, tenant, limit)
+    rows: Any = await database.run_committed(TAIL, s1, s2, last, sorted(topics) or None, tenant, limit)
+    *found, here = rows
     _, identity, lineage, run, drawn, _, now, purged, _ = here
     place = place_of(identity, lineage, run)
     end = Position(place, drawn, now)

@@ -21,6 +21,10 @@ BEGIN
     IF pg_is_in_recovery() THEN
         RAISE EXCEPTION 'this server is a standby, whose snapshots do not tell what is open' USING ERRCODE = '25006';
     END IF;
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'an outbox is followed in a READ COMMITTED transaction: others do not see what was purged last'
+            USING ERRCODE = 'PH003';
+    END IF;
     IF s1 IS NOT NULL AND most > 0 THEN
         shards := ARRAY(SELECT number FROM posthouse.shard);
         late := ARRAY(SELECT x FROM pg_snapshot_xip(s1) x WHERE pg_visible_in_snapshot(x, upto));
