@@ -28,7 +28,7 @@ interface Health {
 }
 
 const TONES: Record<Judgement, Tone> = { ok: "good", warn: "warn", fail: "bad" };
-const WORDS: Record<Judgement, string> = { ok: "as it should be", warn: "weaker", fail: "broken" };
+const WORDS: Record<Judgement, string> = { ok: "fine", warn: "weaker", fail: "broken" };
 
 export default function HealthPage() {
   const health = useData<Health>("/health", { every: 30_000 });

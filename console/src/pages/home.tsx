@@ -97,7 +97,7 @@ export default function Home() {
             </div>
           </Section>
           <Section title="Does it add up, per consumer" says="Committed = applied + in flight + held + given up. While events move, the figures are read one after the other; the verdict takes that into account.">
-            <Consumers consumers={found.consumers} />
+            <Consumers consumers={found.consumers} away={found.services.some((one) => one.store === false)} />
           </Section>
           <Section title="Stores and outboxes" says="What services have committed, and what waits to be sent.">
             <Services services={found.services} />
@@ -123,7 +123,7 @@ function Answer({ found }: { found: Home }) {
         <Figure label="Needs a person" value={count(now)} tone={now ? "bad" : "neutral"} says={now ? "See below what it means." : "Nothing does."} />
         <Figure label="Committed" value={rate(last(found.charts.committed))} says={`applied ${rate(last(found.charts.applied))}, counted per consumer`} />
         <Figure label="In flight" value={count(last(found.charts.in_flight))} says={<>oldest {last(found.charts.lag) === null ? "unknown" : span(last(found.charts.lag) ?? 0)}</>} to="/consumers" />
-        <Figure label="Held" value={count(held)} tone={held ? "warn" : "neutral"} says={held ? "in order, until they can go on" : "nothing waits"} to="/held" />
+        <Figure label="Held" value={count(held)} tone={held ? "warn" : "neutral"} says={held === null ? "nobody can tell" : held ? "in order, until they can go on" : "nothing waits"} to="/held" />
       </Figures>
     </>
   );
@@ -166,14 +166,14 @@ function Stuck({ troubles, more }: { troubles: Trouble[]; more: number }) {
   );
 }
 
-function Consumers({ consumers }: { consumers: Consumer[] }) {
+function Consumers({ consumers, away }: { consumers: Consumer[]; away: boolean }) {
   const rows = consumers.flatMap((consumer) => consumer.topics.map((topic, i) => ({ consumer, topic, first: i === 0 })));
   return (
     <Table
       caption="The equation of each consumer in each topic"
       rows={rows}
       id={(row) => `${row.consumer.service} ${row.consumer.name} ${row.topic.topic}`}
-      empty="No consumer is declared, so there is nothing to add up."
+      empty={away ? "Nobody can tell: no store of a consumer could be asked." : "No consumer is declared, so there is nothing to add up."}
       columns={[
         { title: "Consumer", cell: (row) => <Link to={`/consumers?consumer=${encodeURIComponent(row.consumer.name)}`}>{row.consumer.name}</Link> },
         { title: "Topic", cell: (row) => row.topic.topic },
