@@ -236,6 +236,7 @@ class Runtime:
         if self.action_retention is not None:
             with self.pulse.doing("purging the operators' log"):
                 await self.store.actions.purge(self.action_retention, PURGE_BATCH)
+                await self.store.jobs.purge(self.action_retention, PURGE_BATCH)
         now = self.clock.now()
         for service in self.services:
             self.version_usage.note("running", service, "", now)

@@ -128,7 +128,7 @@ export function Acting({ name, params, title, force, asked, onDone, onClose }: A
       onSubmit={() => void press()}
       actions={
         <>
-          <Button onClick={onClose}>Cancel</Button>
+          <Button onClick={onClose}>Not now</Button>
           {error && (error.status === 409 || !seen) ? (
             <Button kind="main" onClick={() => void look()}>
               Look again
@@ -169,6 +169,7 @@ export function Acting({ name, params, title, force, asked, onDone, onClose }: A
           setMissing("");
         }}
         lines={2}
+        autofocus
         required
         error={missing}
         hint="Kept in the operators' log with your name. A ticket's number says more than a name."

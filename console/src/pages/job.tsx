@@ -11,7 +11,7 @@ export default function OneJob({ params }: PageProps) {
   const target = { service, job: id };
   const gone = job ? job.done + job.refused : 0;
   return (
-    <Page title={job ? job.title : "Job"} says={job ? `${job.says} ${job.why}` : "How far a job is."} data={asked}>
+    <Page title={job ? job.title : "Job"} says={job ? `Of ${job.service}: ${which(job)}. It goes on when the console is restarted, and deals with nothing twice.` : "How far a job is."} data={asked}>
       {job && (
         <>
           <Notice
