@@ -39,14 +39,15 @@ export default function Processes({ query }: PageProps) {
   const stores = found.data?.stores ?? [];
   const workers = together(stores.flatMap((one) => one.workers));
   const of = (state: Worker["state"]): Worker[] => workers.filter((one) => one.state === state);
-  const shown = query.get("state") === "gone" ? [...of("silent"), ...of("stopped")] : [...of("silent"), ...of("runs")];
+  const gone = [...of("silent"), ...of("stopped")].sort((a, b) => a.age - b.age);
+  const shown = query.get("state") === "gone" ? gone : of("runs");
   const alone = stores.filter((one) => one.missing.length || one.idle.length);
   const versions = new Set(stores.flatMap((one) => one.versions));
   return (
     <Page title="Processes" says="Whoever ran a service in the last day, what it runs, and when it gave its last sign of life." data={found}>
       <p class="verdict">
         {alone.length ? `Something of ${counted(alone.length, "service")} is run by nobody.` : of("runs").length ? "Every part that is needed is run by somebody." : "Nobody runs."}
-        {of("silent").length ? ` ${counted(of("silent").length, "process", "processes")} fell silent without a word: killed, hanging, or cut off from the store.` : ""}
+        {of("silent").length ? ` In the last day ${counted(of("silent").length, "process", "processes")} fell silent without a word: killed, hanging, or cut off from the store${alone.length ? "" : "; others do what they did"}.` : ""}
       </p>
       <Figures>
         <Figure label="Running" value={count(of("runs").length)} says="gave a sign of life lately" tone={of("runs").length ? "good" : "bad"} />
@@ -60,7 +61,7 @@ export default function Processes({ query }: PageProps) {
           Start one: <code>posthouse run TARGET</code>.
         </Notice>
       ))}
-      <Tabs label="Which processes" current={query.get("state") === "gone" ? "gone" : "here"} onPick={(id) => requery({ state: id === "gone" ? id : null })} tabs={[{ id: "here", title: "Running or silent", count: of("runs").length + of("silent").length }, { id: "gone", title: "Silent or stopped", count: of("silent").length + of("stopped").length }]}>
+      <Tabs label="Which processes" current={query.get("state") === "gone" ? "gone" : "here"} onPick={(id) => requery({ state: id === "gone" ? id : null })} tabs={[{ id: "here", title: "Running", count: of("runs").length }, { id: "gone", title: "Silent or stopped", count: gone.length }]}>
         <Table
           caption="Processes"
           rows={shown}

@@ -68,7 +68,7 @@ export default function Sagas({ query }: PageProps) {
   return (
     <Page title="Sagas" says="Processes of several steps: how many stand where, and which wait for somebody." data={found}>
       <p class="verdict">
-        {failed ? `${counted(failed, "saga")} cannot undo what was done: what should be undone stands until you decide.` : partial ? `${counted(partial, "saga")} rest with a part undone, and wait for you.` : waiting.length ? `${counted(waiting.length, "saga")} wait for you.` : kinds.length ? "No saga waits for an operator." : ""}
+        {failed ? `Cannot undo what was done, until you decide: ${counted(failed, "saga")}.` : partial ? `Resting with a part undone, and waiting for you: ${counted(partial, "saga")}.` : waiting.length ? `Waiting for you: ${counted(waiting.length, "saga")}.` : kinds.length ? "No saga waits for an operator." : ""}
       </p>
       {!kinds.length && <Empty title="No service declares a saga." />}
       {waiting.length > 0 && (

@@ -26,7 +26,7 @@ export function Time({ at, none = "–" }: { at: string | null | undefined; none
 /** How long ago, or in how long; `since` is a moment, `seconds` a length that was measured by the server. */
 export function Age({ since, seconds, none = "–" }: { since?: string | null; seconds?: number | null; none?: string }) {
   if (since) {
-    const past = (now.value - new Date(since).getTime()) / 1000;
+    const past = (Math.max(now.value, Date.now()) - new Date(since).getTime()) / 1000; // the last tick may be older than what is shown
     return <Exact at={since} text={past < 0 ? `in ${span(-past)}` : `${span(past)} ago`} />;
   }
   if (seconds === null || seconds === undefined) return <span class="muted">{none}</span>;
