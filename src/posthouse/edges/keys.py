@@ -160,7 +160,8 @@ def _checked(url: str) -> str:
     if parts.scheme == "https" and parts.hostname:
         return url
     try:
-        if parts.scheme == "http" and ipaddress.ip_address(parts.hostname or "").is_loopback:
+        host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname or ""
+        if parts.scheme == "http" and ipaddress.ip_address(host).is_loopback:
             return url
     except ValueError:
         pass

@@ -267,13 +267,14 @@ async def test_the_cookie_of_a_sign_in_cannot_be_made(room: Room, provider: Prov
     assert provider.exchanges == 0
 
 
-async def test_an_address_that_was_used_signs_nobody_in_again(room: Room) -> None:
+async def test_an_address_that_was_used_signs_nobody_in_again(room: Room, provider: Provider) -> None:
     async with room.client() as client:
         address = await begin(client)
         kept = httpx.Cookies(client.cookies)
         assert (await client.get(address)).headers["location"] == "/held"
     async with room.client(cookies=kept) as again:
         await refused(room, again, await again.get(address))
+    assert provider.exchanges == 1
 
 
 async def test_a_code_that_somebody_else_read_is_worth_nothing_without_its_verifier(
@@ -287,11 +288,12 @@ async def test_a_code_that_somebody_else_read_is_worth_nothing_without_its_verif
     assert provider.exchanges == 1
 
 
-async def test_a_sign_in_that_took_too_long_is_refused(room: Room, clock: Ahead) -> None:
+async def test_a_sign_in_that_took_too_long_is_refused(room: Room, clock: Ahead, provider: Provider) -> None:
     async with room.client() as client:
         address = await begin(client)
         clock.ahead = 601
         await refused(room, client, await client.get(address))
+    assert provider.exchanges == 0
 
 
 async def test_an_answer_of_another_provider_is_refused(room: Room, provider: Provider) -> None:
