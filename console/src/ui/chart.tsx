@@ -37,6 +37,7 @@ export function Chart({ label, times, series, unit = "", height = 180 }: Props) 
   const [theme, setTheme] = useState(0);
   const names = series.map((one) => one.name).join("\n");
   const data = [times, ...series.map((one) => one.values)] as unknown as uPlot.AlignedData;
+  const drawn = times.length > 1; // one point has no length of time to be drawn over
   const latest = useRef(data);
   latest.current = data;
 
@@ -54,7 +55,7 @@ export function Chart({ label, times, series, unit = "", height = 180 }: Props) 
 
   useEffect(() => {
     const room = frame.current;
-    if (!room) return;
+    if (!room || !drawn) return;
     let over = false;
     const resize = new ResizeObserver(() => plot.current?.setSize({ width: room.clientWidth, height }));
     import("./plot").then(({ default: Plot }) => {
@@ -91,7 +92,7 @@ export function Chart({ label, times, series, unit = "", height = 180 }: Props) 
       plot.current?.destroy();
       plot.current = null;
     };
-  }, [names, unit, height, theme]);
+  }, [names, unit, height, theme, drawn]);
 
   useEffect(() => plot.current?.setData(data), [times, series]);
 
@@ -102,7 +103,8 @@ export function Chart({ label, times, series, unit = "", height = 180 }: Props) 
         {label}
         <span class="unseen">: now {said}</span>
       </figcaption>
-      <div ref={frame} class="chart-frame" aria-hidden="true" />
+      {!drawn && <p class="chart-wait muted">The first figures come in a moment.</p>}
+      <div ref={frame} class="chart-frame" aria-hidden="true" hidden={!drawn} />
     </figure>
   );
 }
