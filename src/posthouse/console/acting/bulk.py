@@ -172,7 +172,8 @@ def _deciding(word: JobState, title: str, sentence: str, danger: str = "") -> An
         job = await found(call)
         if job.state in ENDED:
             raise Refusal(409, f"The job has ended: it is {job.state}.")
-        if job.state == word and not (word == "running" and not job.canary_passed):
+        waits = bool(job.canary) and not job.canary_passed
+        if job.state == word and not (word == "running" and waits):
             raise Refusal(409, f"The job is {job.state} already.")
         left = f" {job.done:,} of {job.total:,}{'+' if job.more else ''} are done." if job.total else ""
         return Look(sentence=sentence + left, danger=danger, seen=job.state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ from posthouse.redaction import words_of
 OURS = frozenset(("service", "why", "dry", "seen", "key"))
 """What every request may say, besides the parameters of its act."""
 LONGEST_WHY = 2_000
+LOOKS_WITHIN = 20.0
+"""Seconds that a preview may take: a browser waits for thirty."""
 KEY = re.compile(r"\A[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 ONCE = "Press again: it is done once, whatever came of the first time."
 
@@ -61,7 +64,8 @@ async def press(
     call: Call[object] = Call(app=app, service=service, who=who, parameters=parameters)
     with explained():
         if body.get("dry", False) is not False:
-            return _preview(act, await act.look(call))
+            async with asyncio.timeout(LOOKS_WITHIN):
+                return _preview(act, await act.look(call))
         why, key = _why(body), _key(body)
         call = msgspec.structs.replace(call, why=why, key=key)
         return await _done(act, call, _seen(body))
@@ -148,6 +152,8 @@ def explained() -> Iterator[None]:
         raise Refusal(503, "The answer of the database was lost: it may be done, or not.", ONCE) from error
     except (StoreUnavailable, BrokerUnavailable) as error:
         raise Refusal(503, _sentence(error), ONCE) from error
+    except TimeoutError as error:
+        raise Refusal(503, "It took too long to find out what would happen.", "Ask for less, or try again.") from error
     except PosthouseError as error:
         raise Refusal(500, _sentence(error)) from error
 

@@ -128,3 +128,15 @@ class ActionContract(StoreFixtures):
         assert (found.id, found.verb, found.by) == (act.id, "held skip", "ada")
         assert await store.actions.get("t2", act.id) is None
         assert await store.actions.get("t1", "none") is None
+
+    async def test_the_same_act_is_noted_once_in_transactions_of_its_tenant_too(self, store: Store) -> None:
+        act = Action(verb="saga cancel", by="ada", tenant="t1", target="saga booking b1")
+
+        async def noted() -> None:
+            async with store.begin(tenant="t1") as tx:
+                await store.actions.add(tx, act)
+
+        await noted()
+        with pytest.raises(DoneAlready):
+            await noted()
+        assert [action.id for action in await store.actions.find(ActionFilter())] == [act.id]

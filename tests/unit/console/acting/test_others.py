@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from pathlib import Path
 
@@ -11,8 +12,11 @@ import pytest
 from posthouse import App, Service
 from posthouse.app import app_of
 from posthouse.console.access.who import INCLUDES, Role, Who
+from posthouse.console.acting import pressing
+from posthouse.console.acting.act import Look
 from posthouse.console.acting.running import Runner
 from posthouse.console.acting.table import ACTS
+from posthouse.console.asking import Refusal
 from posthouse.store import Action
 from posthouse.store.actions import ActionFilter
 from posthouse.testing import Harness
@@ -182,3 +186,28 @@ async def test_every_act_is_refused_to_who_lacks_its_role(name: str) -> None:
         if ACTS[name].all_tenants:
             some = Who(name="rae", roles=frozenset[Role](("admin",)), tenants=frozenset(("t1",)), payloads=True)
             assert (await Console(shop, who=some).refusal(name, service="shop", dry=True)).status == 403
+
+
+async def test_a_look_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop, *_ = a_shop()
+
+    async def forever(call: object) -> Look:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    slow = {"seek": msgspec.structs.replace(ACTS["seek"], look=forever)}
+    async with Harness(shop):
+        monkeypatch.setattr(pressing, "LOOKS_WITHIN", 0.01)
+        with pytest.raises(Refusal, match="It took too long to find out what would happen") as caught:
+            await pressing.press(slow, Console(shop).estate, ADA, "seek", {"service": "shop", "dry": True})
+        assert caught.value.status == 503
+
+
+async def test_a_job_that_waits_for_nothing_cannot_be_resumed() -> None:
+    shop, placed, _ = a_shop()
+    async with Harness(shop) as harness:
+        await harness.publish(placed(order_id="o-1", total=1))
+        await harness.advance(1)
+        console = Console(shop)
+        answer = await console.press("held.retry.all", service="shop")
+        assert (await console.refusal("job.resume", service="shop", job=answer["job"], dry=True)).status == 409
