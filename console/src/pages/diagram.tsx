@@ -20,7 +20,7 @@ export interface Drawn {
   edges: Edge[];
 }
 
-const LETTER = 6.6;
+const LETTER = 7.2;
 const LINE = 15;
 const SAYS = { "": "", done: "done", undone: "undone", here: "it stands here", failed: "it is stuck here", next: "waits for this", armed: "is set" } as const;
 

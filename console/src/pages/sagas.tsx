@@ -46,7 +46,7 @@ export const STATUS: Record<Status, readonly [Tone, string, string]> = {
 const ORDER = Object.keys(STATUS) as Status[];
 
 export const to = (row: { service: string | null; saga: string; id: string; tenant: string; attempt: number }): string =>
-  asked(at`/sagas/${row.service ?? ""}/${row.saga}/${row.id}`, { tenant: row.tenant, attempt: row.attempt > 1 ? row.attempt : null });
+  asked(at`/sagas/${row.service ?? ""}/${row.saga}/${row.id}`, { tenant: row.tenant, attempt: row.attempt });
 
 export function State({ status }: { status: Status }) {
   const [tone, word, means] = STATUS[status];

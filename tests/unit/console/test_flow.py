@@ -288,6 +288,15 @@ async def test_one_saga_shows_its_timeline_what_is_to_come_and_what_to_press(inn
     assert stubborn["tasks"][0]["step"] is None
 
 
+async def test_a_saga_is_found_by_its_attempt_and_one_that_never_was_is_not(inn: Inn) -> None:
+    await inn.start("a")
+    assert (await inn.get("/sagas/inn/stay/a", attempt="1"))["attempt"] == 1
+    for query, status in (({"attempt": "2"}, 404), ({"attempt": "first"}, 400), ({"tenant": "t9"}, 404)):
+        with pytest.raises(Refusal) as refused:
+            await inn.get("/sagas/inn/stay/a", ADMIN, **query)
+        assert refused.value.status == status
+
+
 async def test_what_may_tell_of_a_payload_is_not_said_to_who_may_see_none(inn: Inn) -> None:
     await stays(inn)
     for path in ("/sagas/inn/stay/stubborn", "/sagas/inn", "/sagas"):
