@@ -14,6 +14,7 @@ from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.held_states import MEANINGS
 from posthouse.console.pages import events, held, keys
 from posthouse.store.actions import ActionFilter
+from posthouse.tracing import trace
 from tests.kit.console_shop import BLIND, PLACED, SCOPED, SCRIPT, SHIPPED, TOPIC, Desk, a_desk
 
 
@@ -237,6 +238,14 @@ async def test_a_trace_says_where_it_is_stuck(light: Desk) -> None:
     assert {heard["state"] for heard in stuck} >= {"dead"}
     blind = msgspec.json.encode(await events.one(light.ask(BLIND, {"id": line["event_id"]})))
     assert b"a negative total" not in blind
+
+
+async def test_a_trace_says_what_it_had_no_time_to_look_at(light: Desk) -> None:
+    (line,) = await lines(light, key="bad", state="dead")
+    hasty = await trace(light.app.services, line["event_id"], within=0.0)
+    left = "was looked through for 0 s and then left: there may be more in it"
+    assert [note for note in hasty.notes if note.startswith("the log of")] == [f"the log of embedded {left}"]
+    assert (await trace(light.app.services, line["event_id"], within=30.0)).notes == []
 
 
 async def test_a_trace_leaves_out_what_somebody_may_not_see(light: Desk) -> None:
