@@ -199,11 +199,11 @@ function Shape({ node, drawing, faded, to, onNear, moved }: { node: Node; drawin
       <title>{label}</title>
       <rect x={box.x} y={box.y} width={box.width} height={box.height} rx={node.kind === "topic" ? box.height / 2 : 7} />
       {box.lines.map((line, i) => (
-        <text key={line} class="map-name" x={box.x + 12} y={box.y + 22 + i * LINE}>
+        <text key={line} class="map-name" aria-hidden="true" x={box.x + 12} y={box.y + 22 + i * LINE}>
           {i === 0 ? `${MARKS[node.kind]} ${line}` : line}
         </text>
       ))}
-      <text class="map-figures" x={box.x + 12} y={box.y + 21 + box.lines.length * LINE}>
+      <text class="map-figures" aria-hidden="true" x={box.x + 12} y={box.y + 21 + box.lines.length * LINE}>
         {node.gravity === "now" ? "! " : ""}
         {said || "no figures yet"}
       </text>
