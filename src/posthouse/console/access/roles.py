@@ -41,7 +41,8 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: str = "groups"
 
     def who(self, claims: Claims, began: float, now: float) -> Who | None:
-        names = names_of(claims)
+        if not (names := names_of(claims)):
+            return None
         said = claims.get(self.groups)
         groups = (
             {said}
@@ -86,7 +87,9 @@ def names_of(claims: Claims) -> Sequence[str]:
     """The e-mail address, unless the issuer says that it is not verified, and the `sub`: what a person cannot choose."""
     email, sub = claims.get("email"), claims.get("sub")
     verified = claims.get("email_verified", True) in (True, "true")
-    return [name for name in (email if verified else None, sub) if isinstance(name, str) and name]
+    return [
+        name for name in (email if verified else None, sub) if isinstance(name, str) and name and name.isprintable()
+    ]
 
 
 def read_rules(path: Path) -> Rules:

@@ -250,7 +250,7 @@ async def test_a_state_that_was_changed_is_refused_before_the_provider_is_asked(
             f"code={code}",
             f"code={code}&state=",
             f"code={code}&state=x",
-            f"{urlsplit(address).query}&state=x",
+            f"{urlsplit(address).query}&code=x",
         ):
             await refused(room, client, await client.get(f"/signin/callback?{query}"))
             address = await begin(client)

@@ -70,6 +70,7 @@ def test_the_first_rule_that_fits_decides_alone(file: Path) -> None:
         {"sub": "ben", "email": "ana@example.com", "email_verified": False},
         {"sub": "ben", "email": "ana@example.com", "email_verified": None},
         {"sub": "ben", "email": "ANA@EXAMPLE.COM"},
+        {"sub": "x\nWARNING somebody else did it", "groups": ["staff"]},
     ],
 )
 def test_who_fits_no_rule_is_nobody(file: Path, claims: dict[str, object]) -> None:
