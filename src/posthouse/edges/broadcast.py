@@ -170,9 +170,6 @@ class Broadcast:
         self._inside += 1
         client = Client(audience, self.limits.backlog)
         watcher = asyncio.create_task(_gone(receive, client))
-        ender = asyncio.get_running_loop().call_later(
-            self.limits.lifetime * random.uniform(0.9, 1.0), client.end, "it is to say again who it is"
-        )
         try:
             await self._tell(client, after, send)
         except SlowClient:
@@ -185,7 +182,6 @@ class Broadcast:
         finally:
             self._inside -= 1
             self._clients.discard(client)
-            ender.cancel()
             watcher.cancel()
 
     async def _busy(self, send: Send) -> None:
@@ -217,10 +213,15 @@ class Broadcast:
             position = page.position
             if not page.more:
                 break
-        while not client.over:
-            taken = await client.take(limits.heartbeat)
-            if taken or not client.over:
-                await write(taken or limits.beat)
+        lifetime = limits.lifetime * random.uniform(0.9, 1.0)  # from here on, so that each connection comes further
+        ender = asyncio.get_running_loop().call_later(lifetime, client.end, "it is to say again who it is")
+        try:
+            while not client.over:
+                taken = await client.take(limits.heartbeat)
+                if taken or not client.over:
+                    await write(taken or limits.beat)
+        finally:
+            ender.cancel()
         log.debug("a client of server-sent events is ended: %s", client.over)
         await write(b"", more=False)
 
