@@ -250,10 +250,17 @@ async def test_a_state_that_was_changed_is_refused_before_the_provider_is_asked(
             f"code={code}",
             f"code={code}&state=",
             f"code={code}&state=x",
-            f"{urlsplit(address).query}&code=x",
         ):
             await refused(room, client, await client.get(f"/signin/callback?{query}"))
             address = await begin(client)
+    assert provider.exchanges == 0
+
+
+async def test_a_parameter_that_is_said_twice_is_refused_before_the_provider_is_asked(
+    room: Room, provider: Provider
+) -> None:
+    async with room.client() as client:
+        await refused(room, client, await client.get(f"{await begin(client)}&code=x"))
     assert provider.exchanges == 0
 
 
