@@ -86,6 +86,14 @@ async def test_a_list_is_paged_without_losing_or_repeating_one(desk: Desk) -> No
     assert found == whole
 
 
+async def test_what_is_pressed_is_asked_of_the_service_whose_consumer_holds_it(light: Desk) -> None:
+    owners = {line["consumer"]: line["service"] for line in await lines(light)}
+    assert owners == {"billing": "billing", "orders.shipping": "orders"}
+    for group in (await told(held.groups, light.ask()))["groups"]:
+        assert light.estate.service(group["service"]).name == owners[group["consumer"]]
+    assert (await told(held.one, light.ask(path=await dead(light))))["service"] == "billing"
+
+
 async def test_a_dead_event_says_how_many_wait_behind_it(light: Desk) -> None:
     (line,) = await lines(light, key="bad", state="dead")
     assert line["behind"] == {"number": 1, "more": False}

@@ -39,7 +39,10 @@ async def held(ask: Ask) -> object:
     answers = await ask.each(lines, services_of(ask))
     shown, following = _newest({name: found for name, (found, _) in answers.items()}, limit, after)
     return {
-        "items": [line_facts(name, line, ask.who, answers[name][1].get(line.id)) for name, line in shown],
+        "items": [
+            line_facts(owner(ask.estate.app(name), line.consumer), line, ask.who, answers[name][1].get(line.id))
+            for name, line in shown
+        ],
         "next": following,
     }
 
@@ -71,7 +74,7 @@ async def groups(ask: Ask) -> object:
     found = [(name, group) for name, groups in answers.items() for group in groups]
     found.sort(key=lambda each: (-each[1].count.number, each[1].consumer, each[1].fingerprint))
     return {
-        "groups": [_group_facts(name, group, ask.who) for name, group in found],
+        "groups": [_group_facts(owner(ask.estate.app(name), group.consumer), group, ask.who) for name, group in found],
         "states": MEANINGS,
         "choices": _choices(ask),
     }
@@ -91,6 +94,12 @@ def wanted_of(ask: Ask) -> HeldFilter:
 def scope(who: Who) -> Sequence[str] | None:
     """The tenants that somebody may see, as filters take them."""
     return None if who.tenants is None else sorted(who.tenants)
+
+
+def owner(app: App, consumer: str) -> str:
+    """The service of an App whose consumer it is: acts are asked of a service, and know its contracts."""
+    owners = [service.name for service in app.services if consumer in app.opened.groups(service)]
+    return (*owners, app.services[0].name)[0]
 
 
 def services_of(ask: Ask) -> list[str] | None:
@@ -157,7 +166,7 @@ async def one(ask: Ask) -> object:
     async def facts(app: App) -> dict[str, object]:
         event = await held_event(app, ask.who, held_id)
         return {
-            **_facts(app.opened.name, event, ask.who),
+            **_facts(owner(app, event.consumer), event, ask.who),
             "state_means": MEANINGS[event.state],
             "line": await _line(app, event, ask.who),
             "neighbours": await _neighbours(app, event, ask.who),
