@@ -14,8 +14,9 @@ from posthouse.events import CODECS, Actor, Event
 from posthouse.events.limits import MAX_BYTES, MAX_LINEAGE, MAX_SEQUENCE
 from posthouse.events.subject import MAX_LENGTH
 from posthouse.receiving.fact import fact_of
+from posthouse.receiving.fingerprint import LONGEST as LONGEST_FINGERPRINT
 from posthouse.store import HeldEvent, InboxEntry, OutboxRow, Store, Timer
-from posthouse.store.sagas import LONGEST_INDEXED
+from posthouse.store.sagas import LONGEST_INDEXED, SagaRow
 from posthouse.stores import open_store
 
 INDEX_ROW = 2704
@@ -30,6 +31,8 @@ COLUMNS = {
     "idempotency_key": MAX_BYTES["idempotency_key"] + 1 + MAX_LENGTH,
     "topic": MAX_LENGTH + len(".dlq"),
     "subject": MAX_LENGTH,
+    "correlation": max(MAX_BYTES["correlation"], MAX_BYTES["id"]),
+    "fingerprint": 4 * LONGEST_FINGERPRINT,
     **dict.fromkeys(
         (
             "consumer",
@@ -52,7 +55,9 @@ COLUMNS = {
     "value": 4 * LONGEST_INDEXED,
 }
 """How long a text in a column can be. An id is also remembered with `#` and a digest, or as a fact: that is the longest.
-Of an indexed field 255 characters are kept, or a digest."""
+Of an indexed field 255 characters are kept, or a digest. What begins no story has its id as its correlation."""
+OTHERS = {("tally", "topic"): max(COLUMNS["topic"], COLUMNS["fingerprint"])}
+"""Columns in which there is something else than their name says."""
 GIVEN = {
     ("migration", "name"),
     ("timer", "name"),
@@ -108,7 +113,8 @@ async def test_no_limit_is_wider_than_any_index_or_column_of_postgresql(postgres
         if any((table, column) in GIVEN for column in columns):
             continue
         size = 16 + sum(
-            COLUMNS[column] + 4 if type == "text" else 8 for column, type in zip(columns, types, strict=True)
+            OTHERS.get((str(table), column), COLUMNS[column]) + 4 if type == "text" else 8
+            for column, type in zip(columns, types, strict=True)
         )
         assert size <= INDEX_ROW, f"{index} of {table} may have to hold {size} bytes"
         looked_at += 1
@@ -136,8 +142,17 @@ async def test_the_longest_of_everything_is_kept_by_every_store(store: Store) ->
         assert await store.inbox.position_of(tx, consumer, ordered) is not None
         assert not await store.held.promote(tx, consumer, ordered)
         for entry in (ordered, alone):
-            held = HeldEvent(consumer=f"{consumer[1:]}h", entry=entry, state="retrying", body=b"", after=0.0)
+            held = HeldEvent(
+                consumer=f"{consumer[1:]}h", entry=entry, state="retrying", body=b"", after=0.0,
+                fingerprint="".join(chr(0x10000 + ord(letter)) for letter in longest(LONGEST_FINGERPRINT, "f")),
+                correlation=longest(COLUMNS["correlation"], "c"),
+            )  # fmt: skip
             assert await store.held.hold(tx, held)
+        saga = SagaRow(
+            saga=longest(NAMES, "saga"), tenant=ordered.tenant, id=longest(MAX_BYTES["id"], "saga"),
+            state=b"{}", correlation=longest(COLUMNS["correlation"], "c"),
+        )  # fmt: skip
+        assert await store.sagas.add(tx, saga)
         row = OutboxRow(
             topic=topic, tenant=ordered.tenant, event_id=ordered.event_id, body=b"{}", key=ordered.key,
             idempotency_key=f"{longest(MAX_BYTES['idempotency_key'])} {longest(MAX_LENGTH)}",

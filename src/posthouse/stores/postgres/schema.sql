@@ -117,7 +117,7 @@ CREATE INDEX action_event_id ON posthouse.action (event_id, at) WHERE event_id <
 
 -- What operators asked to be done to many things. Only the runtime sees it: what is frozen in it may name tenants.
 CREATE TABLE posthouse.job (
-    id text PRIMARY KEY,
+    id text PRIMARY KEY,  -- drawn by whoever pressed, in the order of pressing
     service text NOT NULL,  -- whose
     act text NOT NULL,  -- what is done to each
     frozen bytea NOT NULL,  -- parameters, who, why, how, up to which, as JSON
@@ -129,13 +129,13 @@ CREATE TABLE posthouse.job (
     failed bigint NOT NULL,  -- and failed again
     open bytea NOT NULL,  -- those whose outcome is not known, as JSON
     canary_passed boolean NOT NULL,  -- whether the first ones are not waited for any more
-    note text NOT NULL,
+    note text NOT NULL,  -- why the last one was refused, or why it could not go on
     holder text NOT NULL,  -- who runs it
     token bigint NOT NULL,  -- grows with each lease: fences whoever had it before
-    leased_until double precision NOT NULL,
-    created_at double precision NOT NULL,
-    changed_at double precision NOT NULL,
-    ended_at double precision
+    leased_until double precision NOT NULL,  -- by `holder`
+    created_at double precision NOT NULL,  -- when it was pressed
+    changed_at double precision NOT NULL,  -- when anything here was written last
+    ended_at double precision  -- NULL while it is not over
 ) WITH (fillfactor = 50);
 
 CREATE INDEX job_running ON posthouse.job (id) WHERE state = 'running';
