@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { Act } from "../acting";
+import { BulkAct } from "../acting";
 import { at, query, useData } from "../api";
 import { type Bounded, failure, type HeldLine, type Meaning, Means, StateBadge } from "../held/states";
 import { requery } from "../router";
@@ -126,8 +126,8 @@ function GroupActs({ group, filters, done }: { group: Group; filters: Record<str
   const params = { ...rest, service: group.service, consumer: group.consumer, state: group.state, ...(group.fingerprint ? { fingerprint: group.fingerprint } : {}) };
   // Without a failure that names them, a job would take others of this consumer too.
   if (filters.correlation || group.state === "blocked" || (!group.fingerprint && group.state !== "gap")) return null;
-  if (group.state === "gap") return <Act name="held.release.all" params={params} label="Release…" small onDone={done} />;
-  return <Act name="held.retry.all" params={params} label="Retry all…" small onDone={done} />;
+  if (group.state === "gap") return <BulkAct name="held.release.all" params={params} label="Release…" small onDone={done} />;
+  return <BulkAct name="held.retry.all" params={params} label="Retry all…" small onDone={done} />;
 }
 
 function Filters({ filters, choices }: { filters: Record<string, string>; choices: Groups["choices"] }) {

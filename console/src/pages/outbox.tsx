@@ -1,4 +1,4 @@
-import { Act } from "../acting";
+import { Act, BulkAct } from "../acting";
 import { type Listing, at, query, useData } from "../api";
 import { requery } from "../router";
 import type { PageProps } from "../routes";
@@ -96,7 +96,7 @@ function Refused({ store, asked, done }: { store: Store; asked: URLSearchParams;
     <Section
       title={`Refused by the broker: ${store.service}`}
       says="An event that is refused keeps those of its key waiting, so that none overtakes it."
-      actions={<Act name="outbox.retry.all" params={{ service: store.service }} label="Try all again" onDone={again} />}
+      actions={<BulkAct name="outbox.retry.all" params={{ service: store.service }} label="Try all again" onDone={again} />}
     >
       {rows.error && <Notice tone="bad">{rows.error.message}</Notice>}
       <Table
