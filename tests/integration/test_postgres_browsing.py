@@ -11,6 +11,10 @@ from posthouse.errors import StoreUnavailable
 from posthouse.store import HeldFilter
 from posthouse.store.sagas import SagaFilter
 from posthouse.stores.postgres import PostgresStore
+from posthouse.stores.postgres.counting import MOST
+from posthouse.stores.postgres.gauging import LIMIT, STANDING
+from posthouse.stores.postgres.held import OVERDUE
+from posthouse.stores.postgres.timers import ANY_DUE
 
 
 async def test_no_list_reads_a_large_table_whole(store: PostgresStore, postgres_url: str) -> None:
@@ -40,3 +44,22 @@ async def test_a_list_that_takes_too_long_says_what_to_ask_instead(store: Postgr
         assert await store.browsing.held(HeldFilter()) == []
     finally:
         await blocker.close()
+
+
+async def test_what_is_not_due_yet_is_not_read_to_see_what_is(store: PostgresStore, postgres_url: str) -> None:
+    """A clock that is read anew for each row is no bound for an index."""
+    session = await asyncpg.connect(postgres_url)
+    try:
+        await console.fill(postgres_url, 3_000, 1_500)
+        await session.execute("ANALYZE posthouse.held, posthouse.timer")
+        statements = ((STANDING, (None, MOST)), (OVERDUE, ("consumer-0", None, 100)), (ANY_DUE, (None,)))
+        for statement, parameters in statements:
+            async with session.transaction(readonly=True):
+                await session.fetch(LIMIT, "10000")
+                rows = await session.fetch(f"EXPLAIN (ANALYZE, FORMAT TEXT) {statement}", *parameters)
+            passed_over = [
+                row[0] for row in rows if "Filter: (" in row[0] and ("next_at <=" in row[0] or "due_at <=" in row[0])
+            ]
+            assert passed_over == [], statement
+    finally:
+        await session.close()

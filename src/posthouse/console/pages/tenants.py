@@ -90,10 +90,10 @@ async def _seen(app: App) -> _Seen:
         seen.said[row.tenant] = seen.said.get(row.tenant, 0) + 1
     now = (await store.gauges()).at
     for state in STATES:
-        held = await store.held.find(HeldFilter(state=state), limit=ROWS)
+        held = await store.browsing.held(HeldFilter(state=state), limit=ROWS, newest=False)
         seen.full |= len(held) == ROWS
         for one in held:
-            tenant = one.entry.tenant
+            tenant = one.tenant
             seen.held[tenant] = seen.held.get(tenant, 0) + 1
             seen.dead[tenant] = seen.dead.get(tenant, 0) + (state == "dead")
             seen.first[tenant] = max(seen.first.get(tenant, 0.0), now - one.first_at)

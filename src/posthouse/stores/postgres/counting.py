@@ -82,7 +82,7 @@ UNION ALL SELECT 'drawn', '', '', coalesce(pg_sequence_last_value('posthouse.out
 UNION ALL SELECT 'overdue', e.consumer, e.topic, count(*), 0, 0
 FROM (SELECT DISTINCT t.name FROM posthouse.tallied() t WHERE t.kind = 'held' AND t.state = 'gap') c CROSS JOIN LATERAL (
     SELECT h.consumer, h.topic FROM posthouse.held h
-    WHERE h.consumer = c.name AND h.state = 'gap' AND h.next_at <= {NOW}
+    WHERE h.consumer = c.name AND h.state = 'gap' AND h.next_at <= (SELECT {NOW})
     ORDER BY h.next_at LIMIT CASE WHEN $2::bigint IS NOT NULL THEN {GAPS} END) e
 GROUP BY e.consumer, e.topic
 UNION ALL SELECT 'runs', to_char(m.run_since, 'YYYY-MM-DD HH24:MI:SS TZH:TZM'),

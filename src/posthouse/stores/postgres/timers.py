@@ -40,7 +40,7 @@ WHERE tenant = CAST($2 AS text) AND name = CAST($3 AS text) RETURNING 1
 """
 
 # Whether one is due, without waiting for another scheduler.
-ANY_DUE = f"SELECT EXISTS (SELECT 1 FROM posthouse.timer WHERE due_at <= {NOW})"
+ANY_DUE = f"SELECT EXISTS (SELECT 1 FROM posthouse.timer WHERE due_at <= (SELECT {NOW}))"
 
 # Move what is due into the outbox.
 FIRE = "SELECT posthouse.fire($1, $2, $3)"
