@@ -123,7 +123,7 @@ export function Acting({ name, params, title, force, asked, onDone, onClose }: A
     <Dialog
       open
       title={heading}
-      wide={seen !== undefined && seen.changes.length > 0}
+      wide={asked !== undefined || (seen !== undefined && seen.changes.length > 0)}
       onClose={onClose}
       onSubmit={() => void press()}
       actions={

@@ -1,8 +1,9 @@
-import { Act } from "../acting";
+import { useState } from "preact/hooks";
+import { Acting, type Params } from "../acting";
 import { query as asked, useData } from "../api";
 import { requery } from "../router";
 import type { PageProps } from "../routes";
-import { Age, Badge, Bar, Empty, Figure, Figures, Link, Page, Search, Table, Tabs, type Tone, count, counted } from "../ui";
+import { Age, Badge, Bar, Button, Empty, Field, Figure, Figures, Link, Page, Search, Table, Tabs, type Tone, count, counted } from "../ui";
 
 interface Line {
   service: string;
@@ -73,7 +74,7 @@ export default function Consumers({ query }: PageProps) {
           { title: "Lag", cell: (row) => <Age seconds={row.lag} none="unknown" />, end: true },
           { title: "Held", cell: (row) => <Held line={row} /> },
           { title: "Skipped", cell: (row) => count(row.skipped), end: true, spare: true },
-          { title: "Press", cell: (row) => (row.declared ? <Act small kind="quiet" name="seek" params={each ? { service: row.service, consumer: row.consumer, topic: row.topic } : { service: row.service, consumer: row.consumer }} label="Read again" onDone={found.refresh} /> : null) },
+          { title: "Press", cell: (row) => (row.declared ? <Seek params={{ service: row.service, consumer: row.consumer, ...(each ? { topic: row.topic } : {}) }} done={found.refresh} /> : null) },
         ]}
       />
       </Tabs>
@@ -129,3 +130,24 @@ function Held({ line }: { line: Line }) {
 
 /** What a person should see first. */
 const worth = (one: Line): number => (unattended(one) ? 1e12 : 0) + (one.held.dead ?? 0) * 1e6 + total(one.held) * 1e3 + (one.in_flight ?? 0);
+
+/** Reads on from a moment that is asked for, an hour ago unless somebody says another. */
+function Seek({ params, done }: { params: Params; done: () => void }) {
+  const [open, show] = useState(false);
+  const [from, pick] = useState("");
+  const ask = () => {
+    const ago = new Date(Date.now() - 3_600_000);
+    pick(new Date(ago.getTime() - ago.getTimezoneOffset() * 60_000).toISOString().slice(0, 16));
+    show(true);
+  };
+  const moment = new Date(from);
+  const time = Number.isNaN(moment.getTime()) ? {} : { time: moment.toISOString() };
+  return (
+    <>
+      <Button small kind="quiet" aria-haspopup="dialog" onClick={ask}>
+        Read again
+      </Button>
+      {open && <Acting name="seek" params={{ ...params, ...time }} title="Read again" asked={<Field label="From" kind="datetime-local" value={from} onInput={pick} hint="In your time zone." />} onDone={done} onClose={() => show(false)} />}
+    </>
+  );
+}

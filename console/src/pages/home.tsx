@@ -1,5 +1,6 @@
 // Four questions: does it add up, what is stuck, what does it mean, what to press.
 import { useData } from "../api";
+import { Sentence } from "../held/states";
 import { Age, Badge, Chart, Empty, Figure, Figures, Link, Page, Section, Sparkline, Table, cls, count, counted, rate, span, type Tone } from "../ui";
 
 type Verdict = "adds up" | "does not add up" | "cannot tell";
@@ -146,7 +147,7 @@ function Stuck({ troubles, more }: { troubles: Trouble[]; more: number }) {
             </div>
             <div>
               <dt>What to press</dt>
-              <dd>{one.do}</dd>
+              <dd><Sentence text={one.do} /></dd>
             </div>
           </dl>
           <div class="trouble-press">
