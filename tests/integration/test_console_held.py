@@ -10,12 +10,13 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from posthouse import Event, Policy, Tx
 from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.held_states import MEANINGS
 from posthouse.console.pages import events, held, keys
 from posthouse.store.actions import ActionFilter
 from posthouse.tracing import trace
-from tests.kit.console_shop import BLIND, PLACED, SCOPED, SCRIPT, SHIPPED, TOPIC, Desk, a_desk
+from tests.kit.console_shop import BLIND, PLACED, SCOPED, SCRIPT, SHIPPED, TOPIC, Desk, OrderPlaced, a_desk, shop
 
 
 @pytest_asyncio.fixture(params=["sqlite", "postgres"])
@@ -280,6 +281,23 @@ async def test_the_history_of_a_key_says_which_numbers_never_came(desk: Desk) ->
     assert [(one["sequence"], one["places"]) for one in found["numbers"]] == [("3", ["held"])]
     read = await told(keys.key, desk.ask(topic=TOPIC, tenant="t1", key="late", log="1"))
     assert [(one["sequence"], one["places"]) for one in read["numbers"]] == [("3", ["log", "held"])]
+
+
+async def test_the_history_of_a_key_calls_nothing_waiting_for_who_keeps_no_order(tmp_path: Path) -> None:
+    app = shop(f"sqlite:///{tmp_path / 'shop.db'}", tmp_path)
+
+    @app.services[1].on(OrderPlaced, consumer="mail", policy=Policy(order="none"))
+    async def mail(event: Event[OrderPlaced], tx: Tx) -> None: ...
+
+    async with app.services[0].transaction("t1") as tx:
+        tx.publish(OrderPlaced(order_id="o1", total_cents=1))
+    desk = Desk(app)
+    found = await told(keys.key, desk.ask(topic=TOPIC, tenant="t1", key="o1"))
+    await desk.estate.aclose()
+    await app.aclose()
+    assert {one["consumer"]: one["ordered"] for one in found["consumers"]}["billing.mail"] is False
+    stands = {one["consumer"]: one["state"] for one in found["numbers"][0]["consumers"]}
+    assert (stands["billing.mail"], stands["billing"]) == ("unordered", "waiting")
 
 
 async def test_a_key_is_named_by_three_words(light: Desk) -> None:

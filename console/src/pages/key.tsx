@@ -8,7 +8,7 @@ interface Key {
   topic: string;
   tenant: string;
   key: string;
-  consumers: { service: string; consumer: string; sequence: string | null; lineage: string | null; event_id: string; held: number; first: { id: string; state: string; sequence: string } | null; missing: [string, string] | null }[];
+  consumers: { service: string; consumer: string; sequence: string | null; lineage: string | null; event_id: string; ordered: boolean; held: number; first: { id: string; state: string; sequence: string } | null; missing: [string, string] | null }[];
   numbers: {
     sequence: string;
     lineage: string;
@@ -59,7 +59,7 @@ export default function KeyPage({ query: asked }: PageProps) {
               columns={[
                 { title: "Consumer", wide: true, cell: (consumer) => <span class="wrap strong">{consumer.consumer}</span> },
                 { title: "Service", cell: (consumer) => consumer.service },
-                { title: "Came to no.", end: true, cell: (consumer) => consumer.sequence ?? <span class="muted">none yet</span> },
+                { title: "Came to no.", end: true, cell: (consumer) => consumer.sequence ?? <span class="muted">{consumer.ordered ? "none yet" : "keeps no order"}</span> },
                 { title: "Held", end: true, cell: (consumer) => (consumer.held ? count(consumer.held) : "–") },
                 { title: "Stands", cell: (consumer) => (consumer.first ? <StateBadge state={consumer.first.state} /> : <Badge tone="good">goes on</Badge>) },
               ]}

@@ -15,7 +15,7 @@ from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.pages.held import line_facts
 from posthouse.errors import BrokerError, DecodeError
 from posthouse.events import Event, decode_any
-from posthouse.receiving.readers import topics_of
+from posthouse.receiving.readers import is_ordered, topics_of
 from posthouse.redaction import words_of
 from posthouse.seam.frames import frame_of
 from posthouse.store import BLOCKING, HeldFilter
@@ -47,7 +47,8 @@ class _Known(msgspec.Struct):
     heads: Sequence[Head]
     held: Sequence[HeldLine]
     numbers: list[Number]
-    readers: Sequence[str]
+    readers: Mapping[str, bool]
+    """Consumers, and whether they keep the order of keys."""
     notes: list[str]
 
 
@@ -108,14 +109,14 @@ def _given(ask: Ask, part: str) -> str:
     return found
 
 
-def _readers(app: App, topic: str) -> list[str]:
-    """The consumers here that read a topic."""
-    return [
-        consumer
+def _readers(app: App, topic: str) -> dict[str, bool]:
+    """The consumers here that read a topic, and whether in the order of its keys."""
+    return {
+        consumer: is_ordered(handlers, topic)
         for service in app.services
         for consumer, handlers in app.opened.groups(service).items()
         if topic in topics_of(handlers)
-    ]
+    }
 
 
 def _decoded(frame: Frame) -> Event[bytes] | None:
@@ -213,12 +214,20 @@ def _consumers(service: str, found: _Known) -> list[Consumer]:
     for line in found.held:
         mine.setdefault(line.consumer, []).append(line)
     return [
-        (_consumer_facts(service, consumer, heads.get(consumer), lines), heads.get(consumer), lines)
+        (
+            _consumer_facts(
+                service, consumer, heads.get(consumer), lines, ordered=found.readers.get(consumer, consumer in heads)
+            ),
+            heads.get(consumer),
+            lines,
+        )
         for consumer, lines in sorted(mine.items())
     ]
 
 
-def _consumer_facts(service: str, consumer: str, head: Head | None, lines: Sequence[HeldLine]) -> dict[str, object]:
+def _consumer_facts(
+    service: str, consumer: str, head: Head | None, lines: Sequence[HeldLine], *, ordered: bool
+) -> dict[str, object]:
     waiting = sorted(
         (line for line in lines if line.state in BLOCKING and line.sequence is not None),
         key=lambda line: line.sequence or 0,
@@ -233,6 +242,7 @@ def _consumer_facts(service: str, consumer: str, head: Head | None, lines: Seque
         "sequence": str(head.sequence) if head and head.sequence else None,
         "lineage": str(head.lineage) if head else None,
         "event_id": head.event_id if head else "",
+        "ordered": ordered,
         "held": head.held if head else len(waiting),
         "first": None
         if first is None
@@ -255,17 +265,19 @@ def _number_facts(number: Number, consumers: Sequence[Consumer], all_numbers: Se
             {
                 "service": facts["service"],
                 "consumer": facts["consumer"],
-                **_stands(number, head, lines),
+                **_stands(number, head, lines, ordered=facts["ordered"] is True),
             }
             for facts, head, lines in consumers
         ],
     }
 
 
-def _stands(number: Number, head: Head | None, lines: Sequence[HeldLine]) -> dict[str, object]:
+def _stands(number: Number, head: Head | None, lines: Sequence[HeldLine], *, ordered: bool) -> dict[str, object]:
     held = [line for line in lines if line.event_id == number.event_id]
     if held:
         return {"state": held[0].state, "held": str(held[0].id)}
+    if not ordered:  # has had it or not: the page of the event says so, the key does not know
+        return {"state": "unordered", "held": None}
     passed = head is not None and number.sequence <= head.sequence
     return {"state": "passed" if passed else "waiting", "held": None}
 
