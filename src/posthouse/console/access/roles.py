@@ -84,9 +84,11 @@ class RolesFile:
 
 
 def names_of(claims: Claims) -> Sequence[str]:
-    """The e-mail address, unless the issuer says that it is not verified, and the `sub`: what a person cannot choose."""
+    """The e-mail address, where the issuer says that it is verified, and the `sub`. An address of which nothing is said is one
+    that the person may have written themselves."""
     email, sub = claims.get("email"), claims.get("sub")
-    verified = claims.get("email_verified", True) in (True, "true")
+    said = claims.get("email_verified")
+    verified = said is True or said == "true"
     return [
         name for name in (email if verified else None, sub) if isinstance(name, str) and name and name.isprintable()
     ]

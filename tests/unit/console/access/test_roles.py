@@ -69,7 +69,10 @@ def test_the_first_rule_that_fits_decides_alone(file: Path) -> None:
         {"sub": "ben", "preferred_username": "zoe", "name": "zoe"},
         {"sub": "ben", "email": "ana@example.com", "email_verified": False},
         {"sub": "ben", "email": "ana@example.com", "email_verified": None},
-        {"sub": "ben", "email": "ANA@EXAMPLE.COM"},
+        {"sub": "ben", "email": "ana@example.com"},
+        {"sub": "ben", "email": "ana@example.com", "email_verified": 1},
+        {"sub": "ben", "email": "ana@example.com", "email_verified": ["true"]},
+        {"sub": "ben", "email": "ANA@EXAMPLE.COM", "email_verified": True},
         {"sub": "x\nWARNING somebody else did it", "groups": ["staff"]},
     ],
 )
@@ -77,8 +80,14 @@ def test_who_fits_no_rule_is_nobody(file: Path, claims: dict[str, object]) -> No
     assert read_rules(file).who(claims, NOW, NOW) is None
 
 
+def test_an_address_that_nobody_verified_is_not_the_name_in_the_log(file: Path) -> None:
+    who = read_rules(file).who({"sub": "ben", "email": "ana@example.com", "groups": ["staff"]}, NOW, NOW)
+
+    assert who == Who(name="ben", roles=frozenset(("reader",)))
+
+
 def test_a_replayer_is_one_for_so_many_minutes_after_the_sign_in(file: Path) -> None:
-    rules, ana = read_rules(file), {"sub": "1", "email": "ana@example.com", "groups": ["staff"]}
+    rules, ana = read_rules(file), {"sub": "1", "email": "ana@example.com", "email_verified": True, "groups": ["staff"]}
 
     first = rules.who(ana, NOW, NOW + 3_599)
     after = rules.who(ana, NOW, NOW + 3_600)
