@@ -78,7 +78,7 @@ async def test_a_job_outlives_a_console_that_is_killed(tmp_path: Path, store_url
         return told
 
     seen = await send(dry=True)
-    id = (await send(why="ticket 7", seen=seen["seen"], key=seen["key"]))["job"]
+    id = (await send(why="ticket 7", seen=seen["seen"], press=seen["press"]))["job"]
 
     async def job() -> Job | None:
         return await app.store.jobs.get(id)

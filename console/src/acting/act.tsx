@@ -15,7 +15,7 @@ export interface Preview {
   changes: { field: string; before: string | null; after: string | null }[];
   bulk: boolean;
   seen: string;
-  key: string;
+  press: string;
 }
 
 export interface Outcome {
@@ -63,7 +63,7 @@ interface ActingProps {
   onClose: () => void;
 }
 
-/** The dialog: preview, reason, confirmation, outcome. Each preview has a key of its own, so that a press is done once. */
+/** The dialog: preview, reason, confirmation, outcome. Each preview has an id for its press, so that a press is done once. */
 export function Acting({ name, params, title, force, asked, onDone, onClose }: ActingProps) {
   const [forced, setForced] = useState(false);
   const [seen, setSeen] = useState<Preview>();
@@ -92,7 +92,7 @@ export function Acting({ name, params, title, force, asked, onDone, onClose }: A
     setBusy(true);
     setError(undefined);
     try {
-      const done = await act<Outcome>(name, { ...(JSON.parse(body) as object), why, seen: seen.seen, key: seen.key });
+      const done = await act<Outcome>(name, { ...(JSON.parse(body) as object), why, seen: seen.seen, press: seen.press });
       setOutcome(done.data);
       toast(done.data.sentence);
       changed("*");

@@ -9,10 +9,14 @@ import msgspec
 
 from posthouse.app import App
 from posthouse.console.access.who import Role, Who
+from posthouse.errors import ConfigurationError
 from posthouse.service import Service
 
-P = TypeVar("P")
+P = TypeVar("P", bound=msgspec.Struct)
 P_co = TypeVar("P_co", covariant=True)
+
+OURS = frozenset(("service", "why", "dry", "seen", "press"))
+"""What every request may say, besides the parameters of its act."""
 
 Id = Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,18}\Z")]
 """A number that a browser could not hold, as text."""
@@ -53,14 +57,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
-    """One press: on what, by whom, why, and under which id in the operators' log."""
+    """One press: on what, by whom, why, and under which id in the operators' log (`press`)."""
 
     app: App
     service: Service
     who: Who
     parameters: P_co
     why: str = ""
-    key: str = ""
+    press: str = ""
 
     @property
     def by(self) -> str:
@@ -82,6 +86,11 @@ class Act(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
     all_tenants: bool = False
     payloads: bool = False
     bulk: bool = False
+
+    def __post_init__(self) -> None:
+        for field in msgspec.structs.fields(self.parameters):
+            if field.encode_name in OURS:  # it would be taken for the press's own, and never arrive
+                raise ConfigurationError(f"{self.name}: the parameter {field.encode_name!r} is what every press says")
 
 
 AnyAct = Act[Any]

@@ -38,7 +38,7 @@ def frozen(name: str, call: Call[Pace], last: int) -> Job:
     """The job as it is pressed, before it is counted."""
     pace, kind = call.parameters, KINDS[name]
     return Job(
-        id=call.key,
+        id=call.press,
         service=call.service.name,
         act=name,
         parameters=msgspec.json.encode(pace),

@@ -12,7 +12,7 @@ import msgspec
 from posthouse.app import App
 from posthouse.clock import new_id
 from posthouse.console.access.who import Who
-from posthouse.console.acting.act import AnyAct, Call, Look, Outcome
+from posthouse.console.acting.act import OURS, AnyAct, Call, Look, Outcome
 from posthouse.console.asking import Refusal
 from posthouse.console.estate import Estate
 from posthouse.errors import (
@@ -32,12 +32,10 @@ from posthouse.errors import (
 from posthouse.operators import pressed
 from posthouse.redaction import words_of
 
-OURS = frozenset(("service", "why", "dry", "seen", "key"))
-"""What every request may say, besides the parameters of its act."""
 LONGEST_WHY = 2_000
 LOOKS_WITHIN = 20.0
 """Seconds that a preview may take: a browser waits for thirty."""
-KEY = re.compile(r"\A[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+PRESS = re.compile(r"\A[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 ONCE = "Press again: it is done once, whatever came of the first time."
 
 
@@ -66,8 +64,7 @@ async def press(
         if body.get("dry", False) is not False:
             async with asyncio.timeout(LOOKS_WITHIN):
                 return _preview(act, await act.look(call))
-        why, key = _why(body), _key(body)
-        call = msgspec.structs.replace(call, why=why, key=key)
+        call = msgspec.structs.replace(call, why=_why(body), press=_press(body))
         return await _done(act, call, _seen(body))
 
 
@@ -78,7 +75,7 @@ async def _done(act: AnyAct, call: Call[object], seen: Seen) -> Outcome:
     if Seen(look.tenant, look.turn, look.seen) != seen:
         raise ChangedSince("it was changed since you looked at it, and nothing was done: look again")
     try:
-        with pressed(call.key, look.turn):
+        with pressed(call.press, look.turn):
             return await act.do(call, look)
     except DoneAlready:  # the same press came twice at once
         return msgspec.structs.replace(Outcome(sentence="It was done already by this very press."), again=True)
@@ -86,12 +83,12 @@ async def _done(act: AnyAct, call: Call[object], seen: Seen) -> Outcome:
 
 async def _before(call: Call[object], seen: Seen) -> Outcome | None:
     """What came of this very press, if it came before."""
-    noted = await call.app.store.actions.get(seen.tenant, call.key)
+    noted = await call.app.store.actions.get(seen.tenant, call.press)
     if noted is None:
         return None
     if noted.by != call.by or (seen.tenant and not call.who.sees(seen.tenant)):
         raise Refusal(409, "This press was somebody else's.", "Open the dialog again.")
-    job = await call.app.store.jobs.get(call.key)
+    job = await call.app.store.jobs.get(call.press)
     if noted.outcome == "begun" and job is None:
         return Outcome(sentence="It was begun by this very press, and has not ended yet.", again=True)
     done = "It was done already by this very press" + ("." if noted.outcome == "done" else f": {noted.outcome}.")
@@ -109,7 +106,7 @@ def _preview(act: AnyAct, look: Look) -> Mapping[str, object]:
         "changes": look.changes,
         "bulk": act.bulk,
         "seen": msgspec.json.encode(Seen(look.tenant, look.turn, look.seen)).decode(),
-        "key": new_id(),
+        "press": new_id(),
     }
 
 
@@ -181,11 +178,11 @@ def _why(body: Mapping[str, object]) -> str:
     return why.strip()
 
 
-def _key(body: Mapping[str, object]) -> str:
-    key = _text(body, "key")
-    if not KEY.match(key):
-        raise Refusal(400, "`key` is not one that a preview gave out.", "Look first: send it with `dry`.")
-    return key
+def _press(body: Mapping[str, object]) -> str:
+    id = _text(body, "press")
+    if not PRESS.match(id):
+        raise Refusal(400, "`press` is not one that a preview gave out.", "Look first: send it with `dry`.")
+    return id
 
 
 def _seen(body: Mapping[str, object]) -> Seen:

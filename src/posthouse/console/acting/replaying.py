@@ -155,7 +155,7 @@ async def _look_rebuild(call: Call[Anew]) -> Look:
 
 async def _start(name: str, call: Call[object], total: int = 0) -> Outcome:
     job = Job(
-        id=call.key,
+        id=call.press,
         service=call.service.name,
         act=name,
         parameters=msgspec.json.encode(call.parameters),

@@ -63,4 +63,4 @@ class Console:
 
 def keys(seen: Mapping[str, object]) -> dict[str, object]:
     """What a dialog sends back of a preview."""
-    return {"seen": seen["seen"], "key": seen["key"]}
+    return {"seen": seen["seen"], "press": seen["press"]}

@@ -133,7 +133,7 @@ async def test_names_are_suggested() -> None:
         assert (refusal.status, "Did you mean 'shop'?" in refusal.message) == (404, True)
 
 
-@pytest.mark.parametrize("without", ["why", "seen", "key"])
+@pytest.mark.parametrize("without", ["why", "seen", "press"])
 async def test_nothing_is_done_without_a_reason_or_a_look(without: str) -> None:
     shop, placed, _ = a_shop()
     async with Harness(shop) as harness:
@@ -163,7 +163,7 @@ async def test_only_who_may_presses() -> None:
             refusal = await Console(shop, who=stranger).refusal(name, **body)
             assert (refusal.status, refusal.message) == (404, f"No held event of shop has the number {dead.id}.")
         theirs = msgspec.structs.replace(ADA, tenants=frozenset((dead.entry.tenant,)))
-        assert (await Console(shop, who=theirs).look("held.retry", service="shop", id=str(dead.id)))["key"]
+        assert (await Console(shop, who=theirs).look("held.retry", service="shop", id=str(dead.id)))["press"]
 
 
 async def test_acts_are_posted_and_answered_as_every_path() -> None:

@@ -83,6 +83,20 @@ async def test_all_are_retried_up_to_what_was_there_at_the_press() -> None:
         assert (whole.outcome, whole.count, whole.why) == ("done", 5, "ticket 7")
 
 
+@pytest.mark.parametrize("name", ["held.retry.all", "held.skip.all", "held.quarantine.all"])
+async def test_a_job_of_one_key_touches_no_other(name: str) -> None:
+    shop, placed, _ = a_shop()
+    async with Harness(shop) as harness:
+        before = {event.entry.key: event for event in await held_orders(harness, shop, placed, 3)}
+        console = Console(shop)
+        assert (await console.look(name, service="shop", key="o-1", **FAST))["counts"] == {"held events": 1}
+        answer = await console.press(name, service="shop", key="o-1", **FAST)
+        await until(harness, await taken(shop))
+        assert (await the_job(shop, answer["job"])).done == 1
+        after = {event.entry.key: event for event in await harness.held(shop)}
+        assert {key for key in before if before[key].turn != after[key].turn} == {"o-1"}
+
+
 async def test_a_job_stops_after_so_many_that_failed_again() -> None:
     shop, placed, _ = a_shop()
     async with Harness(shop) as harness:

@@ -17,6 +17,7 @@ from posthouse.console.acting.act import Look
 from posthouse.console.acting.running import Runner
 from posthouse.console.acting.table import ACTS
 from posthouse.console.asking import Refusal
+from posthouse.errors import ConfigurationError
 from posthouse.store import Action
 from posthouse.store.actions import ActionFilter
 from posthouse.testing import Harness
@@ -186,6 +187,25 @@ async def test_every_act_is_refused_to_who_lacks_its_role(name: str) -> None:
         if ACTS[name].all_tenants:
             some = Who(name="rae", roles=frozenset[Role](("admin",)), tenants=frozenset(("t1",)), payloads=True)
             assert (await Console(shop, who=some).refusal(name, service="shop", dry=True)).status == 403
+
+
+async def test_only_events_of_the_key_are_sent_again() -> None:
+    shop, placed, _ = a_shop()
+    async with Harness(shop) as harness:
+        for order in ("o-1", "o-2"):
+            await harness.publish(placed(order_id=order, total=1))
+        await harness.advance(1)
+        console = Console(shop)
+        for filtered, number in (({}, 2), ({"key": "o-1"}, 1)):
+            seen = await console.look("outbox.resend", service="shop", **filtered)
+            assert seen["counts"] == {"shop.order, t1": number, "shop.order.dlq, t1": number}
+
+
+@pytest.mark.parametrize("name", ["service", "why", "dry", "seen", "press"])
+def test_an_act_with_a_parameter_that_would_never_arrive_is_refused_as_it_is_made(name: str) -> None:
+    taking = msgspec.defstruct("Taking", [("theirs", str, msgspec.field(name=name))])
+    with pytest.raises(ConfigurationError, match=f"seek: the parameter '{name}' is what every press says"):
+        msgspec.structs.replace(ACTS["seek"], parameters=taking)
 
 
 async def test_a_look_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
