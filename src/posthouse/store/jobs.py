@@ -28,7 +28,8 @@ class Open(msgspec.Struct, frozen=True, array_like=True):
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """An act over many things. What was frozen at the press: `act` and its `parameters` as JSON, `by`, `why`, the `tenants` that
-    they may see (None: all), the `last` id that is part of it, and how many there were (`total`, a lower bound where `more`).
+    they may see (None: all), the `last` id that is part of it, the moment `seen_at` by the store's clock (what changed after it is
+    not part of it), and how many there were (`total`, a lower bound where `more`).
 
     `rate` is items per second. After the first `canary` items it waits for their outcome. It stops after `stop_after` new failures;
     0 means never, of both.
@@ -49,6 +50,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     tenants: tuple[str, ...] | None = None
     last: int = 0
+    seen_at: float = 0.0
     total: int = 0
     more: bool = False
     rate: float = 0.0

@@ -244,7 +244,7 @@ def action_of(columns: Sequence[Any]) -> Action:
 JOB = "id, service, act, frozen, state, position, done, refused, applied, failed, open, canary_passed, note, holder, token"
 """Of a job: what is stored of it before the times."""
 
-FROZEN = ("parameters", "by", "why", "tenants", "last", "total", "more", "rate", "canary", "stop_after")
+FROZEN = ("parameters", "by", "why", "tenants", "last", "total", "more", "rate", "canary", "stop_after", "seen_at")
 """Of a job: what never changes after the press."""
 
 
@@ -261,6 +261,7 @@ class FrozenJob(msgspec.Struct, frozen=True):
     rate: float
     canary: int
     stop_after: int
+    seen_at: float
 
 
 def job_columns(job: Job) -> tuple[object, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -34,8 +35,8 @@ TITLES = {
 }  # fmt: skip
 
 
-def frozen(name: str, call: Call[Pace], last: int) -> Job:
-    """The job as it is pressed, before it is counted."""
+def frozen(name: str, call: Call[Pace], last: int, seen_at: float = math.inf) -> Job:
+    """The job as it is pressed, before it is counted: what changes after `seen_at` is not part of it."""
     pace, kind = call.parameters, KINDS[name]
     return Job(
         id=call.press,
@@ -46,6 +47,7 @@ def frozen(name: str, call: Call[Pace], last: int) -> Job:
         why=call.why,
         tenants=None if call.who.tenants is None else tuple(sorted(call.who.tenants)),
         last=last,
+        seen_at=seen_at,
         rate=pace.rate,
         canary=pace.canary if kind.judged else 0,
         stop_after=pace.stop_after if kind.judged else 0,
@@ -69,15 +71,17 @@ async def counted(service: Service, kind: Kind, job: Job) -> tuple[int, bool]:
 
 async def _look(name: str, call: Call[Pace]) -> Look:
     _refuse_filter(call)
-    kind, app = KINDS[name], call.app
-    job = frozen(name, call, await kind.newest(app))
+    kind = KINDS[name]
+    job = frozen(name, call, await kind.newest(call.app))
     number, more = await counted(call.service, kind, job)
     if not number:
         raise Refusal(409, "Nothing fits.", "It may have been dealt with meanwhile.")
     thing = "held event" if name.startswith("held") else "refused event"
     _, words, danger = TITLES[name]
     many = f"{number:,}{'+' if more else ''} {thing}{'' if number == 1 and not more else 's'}"
-    lines = [f"At most {job.rate:g} a second{_about(number, job.rate)}. What comes after the press is not part of it."]
+    lines = [
+        f"At most {job.rate:g} a second{_about(number, job.rate)}. What comes or changes after the press is not part of it."
+    ]
     if job.canary:
         lines.append(f"The first {job.canary} go ahead: it goes on when all of them were applied.")
     if job.stop_after:
@@ -99,7 +103,9 @@ def _about(number: int, rate: float) -> str:
 
 async def _start(name: str, call: Call[Pace], look: Look) -> Outcome:
     kind, app = KINDS[name], call.app
-    job = frozen(name, call, await kind.newest(app))
+    async with app.store.begin() as tx:
+        seen_at = await app.store.timers.now(tx)
+    job = frozen(name, call, await kind.newest(app), seen_at)
     number, more = await counted(call.service, kind, job)
     job = msgspec.structs.replace(job, total=number, more=more)
     async with app.store.begin() as tx:
@@ -131,7 +137,15 @@ def ended(job: Job, state: JobState) -> Action:
         "applied": (None, job.applied),
         "failed again": (None, job.failed),
     }
+    if state == "done" and (left := left_out(job)):
+        changed = {**changed, "changed after the press": (None, left)}
     return msgspec.structs.replace(begun(job), outcome=state, count=job.done, changed=changed)
+
+
+def left_out(job: Job) -> int:
+    """Of one that is through: how many were counted and have changed since, so that nothing was done to them; 0 where not all
+    were counted."""
+    return 0 if job.more else max(0, job.total - job.done - job.refused)
 
 
 def _refuse_filter(call: Call[Pace]) -> None:

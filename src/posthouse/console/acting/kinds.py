@@ -13,6 +13,7 @@ from posthouse.console.acting.outbox import about
 from posthouse.errors import DeskError
 from posthouse.service import Service
 from posthouse.store import Action, HeldEvent, HeldFilter, HeldState, StuckRow
+from posthouse.store.browsing import HeldLine
 from posthouse.store.jobs import Job, Open
 
 PAGE = 200
@@ -102,21 +103,21 @@ class HeldKind:
         wanted = _filter(job)
         found = await app_of(service).store.held.find(wanted, after=after, limit=limit)
         mine = [event for event in found if event.id <= job.last]
-        fitting = [_item(event) for event in mine if self._fits(service, job, event.state, event.consumer)]
+        fitting = [_item(event) for event in mine if self._fits(service, job, event)]
         over = len(found) < limit or found[-1].id >= job.last
         return fitting, None if over else found[-1].id
 
     async def count(self, service: Service, job: Job, after: int, limit: int) -> tuple[int, int | None]:
         browsing = app_of(service).store.browsing
         found = await browsing.held(_filter(job), after=after, limit=limit, newest=False)
-        number = sum(line.id <= job.last and self._fits(service, job, line.state, line.consumer) for line in found)
+        number = sum(line.id <= job.last and self._fits(service, job, line) for line in found)
         return number, None if len(found) < limit or found[-1].id >= job.last else found[-1].id
 
     async def find(self, service: Service, job: Job, id: int) -> Item | None:
         found = await app_of(service).store.held.find(
             msgspec.structs.replace(_filter(job), ids=[id], state=None), limit=1
         )
-        fits = found and self._fits(service, job, found[0].state, found[0].consumer)
+        fits = found and self._fits(service, job, found[0])
         return _item(found[0]) if fits else None
 
     async def do(self, service: Service, item: Item, by: str, why: str) -> None:
@@ -127,10 +128,12 @@ class HeldKind:
         held = {event.id: event for event in found}
         return {item.id: _result(item, held.get(item.id)) for item in items}
 
-    def _fits(self, service: Service, job: Job, state: HeldState, consumer: str) -> bool:
-        """What the store was not asked for: several states, and the consumers of this very service."""
+    def _fits(self, service: Service, job: Job, event: HeldEvent | HeldLine) -> bool:
+        """What the store was not asked for: several states, the consumers of this very service, and what has not changed since
+        the press. What changed was not seen, whatever it looks like now."""
         states = self._states if (asked := _asked(job).state) is None else {asked}
-        return state in states and consumer in service.declared.consumers
+        unchanged = event.last_at <= job.seen_at
+        return unchanged and event.state in states and event.consumer in service.declared.consumers
 
 
 class StuckKind:
@@ -206,8 +209,9 @@ def _stuck(row: StuckRow) -> Item:
 
 
 def _refused(job: Job, row: StuckRow) -> bool:
-    """Those that wait behind others follow by themselves."""
-    return bool(row.attempts) and row.row.id <= job.last and (job.tenants is None or row.row.tenant in job.tenants)
+    """Those that wait behind others follow by themselves; those that were not stuck at the press are none of it."""
+    there = row.row.id <= job.last and row.first_at <= job.seen_at
+    return bool(row.attempts) and there and (job.tenants is None or row.row.tenant in job.tenants)
 
 
 async def _retry(service: Service, id: int, by: str, why: str) -> HeldEvent:

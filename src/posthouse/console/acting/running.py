@@ -277,13 +277,17 @@ class Run:
         job, key = self.job, item_key(self.job.id, item.id)
         now = await self._kind.find(self._service, job, item.id)
         if now is None:
-            return item if await self._app.store.actions.get(item.tenant, key) is not None else None
+            done = await self._app.store.actions.get(item.tenant, key) is not None
+            return self._after_act(item) if done else None
         try:
             with pressed(key, now.turn if self._kind.fenced else None):
                 await self._kind.do(self._service, now, job.by, f"{job.why} [job {job.id}]")
         except DoneAlready:
             return now
-        return msgspec.structs.replace(now, turn=now.turn + 1) if self._kind.fenced else now
+        return self._after_act(now)
+
+    def _after_act(self, item: Item) -> Item:
+        return msgspec.structs.replace(item, turn=item.turn + 1) if self._kind.fenced else item
 
     async def _end(self, state: JobState, words: str) -> None:
         self._note(note=words)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from posthouse.app import App
-from posthouse.console.acting.bulk import TITLES, shown
+from posthouse.console.acting.bulk import TITLES, left_out, shown
 from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.store.jobs import ENDED, Job
 
@@ -100,7 +100,9 @@ def says(job: Job) -> str:
             return f"Cancelled after {gone:,}."
         case _:
             failed = f", {job.failed:,} of them failed again" if job.failed else ""
-            return f"Done: {job.done:,}{failed}."
+            left = left_out(job)
+            changed = f" {left:,} left out: changed after the press." if left else ""
+            return f"Done: {job.done:,}{failed}.{changed}"
 
 
 def _which(job: Job) -> Mapping[str, object]:

@@ -13,7 +13,7 @@ from posthouse.app import app_of
 from posthouse.console.access.who import Who
 from posthouse.console.acting.running import Lost, Run, Runner, item_key
 from posthouse.console.asking import Ask, Refusal
-from posthouse.console.pages.jobs import listed, one
+from posthouse.console.pages.jobs import listed, one, says
 from posthouse.store import HeldEvent
 from posthouse.store.actions import Action, ActionFilter
 from posthouse.store.jobs import Job
@@ -95,6 +95,29 @@ async def test_a_job_of_one_key_touches_no_other(name: str) -> None:
         assert (await the_job(shop, answer["job"])).done == 1
         after = {event.entry.key: event for event in await harness.held(shop)}
         assert {key for key in before if before[key].turn != after[key].turn} == {"o-1"}
+
+
+async def test_what_changed_after_the_press_is_left_out_although_it_fits_now() -> None:
+    shop, placed, _ = a_shop()
+    async with Harness(shop) as harness:
+        [first, second, _] = await held_orders(harness, shop, placed, 3)
+        await harness.publish(placed(order_id="o-0", total=7))  # waits behind the first one
+        await harness.advance(1)
+        console = Console(shop)
+        answer = await console.press("held.skip.all", service="shop", **FAST)
+        assert (await the_job(shop, answer["job"])).total == 3
+        await harness.advance(1)
+        await shop.held.retry(second.id, by="bob", why="mended")  # somebody else's turn: it fails anew
+        await shop.held.skip(first.id, by="bob", why="mine")  # the one behind it runs, and dies
+        await harness.advance(1)
+        assert [event.state for event in await harness.held(shop)] == ["skipped", "dead", "dead", "dead"]
+        await until(harness, await taken(shop))
+        job = await the_job(shop, answer["job"])
+        assert (job.state, job.done, job.refused) == ("done", 1, 0)
+        assert says(job) == "Done: 1. 2 left out: changed after the press."
+        assert [event.state for event in await harness.held(shop)] == ["skipped", "dead", "skipped", "dead"]
+        [whole] = await acts(shop, "job start")
+        assert whole.changed["changed after the press"] == (None, 2)
 
 
 async def test_a_job_stops_after_so_many_that_failed_again() -> None:
