@@ -187,6 +187,8 @@ def _scheduling(
     async def look(call: Call[OneSchedule]) -> Look:
         view = await _schedule(call)
         paused = view.row is not None and view.row.paused_at is not None
+        if verb != "forget" and view.declared is None:
+            raise Refusal(409, f"No code of {view.service} declares {view.name} any more.", "Forget it instead.")
         if verb in ("pause", "resume") and view.row is None:
             raise Refusal(409, f"The schedule {view.name} was never run by a worker: there is nothing to {verb} yet.")
         if (verb, paused) in (("pause", True), ("resume", False)):
@@ -250,25 +252,25 @@ ACTS: tuple[AnyAct, ...] = (
         "pause",
         "Pause",
         "Nothing of the schedule {name} runs until it is resumed; what is under way goes on.",
-        lambda desk, call: desk.pause(call.parameters.schedule, by=call.by, why=call.why),
+        lambda desk, call: desk.pause(call.parameters.schedule, service=call.service.name, by=call.by, why=call.why),
     ),
     _scheduling(
         "resume",
         "Resume",
         "The schedule {name} goes on with the next moment that comes; those of the meantime are not made up for.",
-        lambda desk, call: desk.resume(call.parameters.schedule, by=call.by, why=call.why),
+        lambda desk, call: desk.resume(call.parameters.schedule, service=call.service.name, by=call.by, why=call.why),
     ),
     _scheduling(
         "run",
         "Run now",
         "A run of the schedule {name} begins now, whether it is paused or not; its next moment stays.",
-        lambda desk, call: desk.run_now(call.parameters.schedule, by=call.by, why=call.why),
+        lambda desk, call: desk.run_now(call.parameters.schedule, service=call.service.name, by=call.by, why=call.why),
     ),
     _scheduling(
         "forget",
         "Forget",
         "What is stored of the schedule {name}, which no code declares any more, is removed.",
-        lambda desk, call: desk.forget(call.parameters.schedule, by=call.by, why=call.why),
+        lambda desk, call: desk.forget(call.parameters.schedule, service=call.service.name, by=call.by, why=call.why),
     ),
     Act(name="projection.drop", title="Drop", role="replayer", parameters=OneGeneration, look=_look_drop, do=_drop, all_tenants=True),
 )  # fmt: skip

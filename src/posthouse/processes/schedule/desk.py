@@ -48,7 +48,7 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
 
 class Schedules:
     """The verbs, for the schedules of services that share a store. Each is one transaction, and in the operators' log. `by` names
-    who asked, `why` is for the log."""
+    who asked, `why` is for the log. `service` says whose schedule it is; without it the name must tell."""
 
     def __init__(
         self, books: Sequence[ScheduleBook], store: Store, builders: Callable[[str], EnvelopeBuilder], clock: Clock
@@ -75,18 +75,18 @@ class Schedules:
             for key in sorted(rows.keys() | declared.keys())
         ]
 
-    async def pause(self, name: str, *, by: str = "", why: str = "") -> ScheduleRow:
+    async def pause(self, name: str, *, service: str | None = None, by: str = "", why: str = "") -> ScheduleRow:
         """Let nothing run until `resume`; what is under way goes on."""
-        return await self._change("pause", name, by, why, _paused)
+        return await self._change("pause", self._declared(name, service), by, why, _paused)
 
-    async def resume(self, name: str, *, by: str = "", why: str = "") -> ScheduleRow:
+    async def resume(self, name: str, *, service: str | None = None, by: str = "", why: str = "") -> ScheduleRow:
         """Go on with the next moment that comes; those of the meantime are not made up for."""
-        return await self._change("resume", name, by, why, _resumed)
+        return await self._change("resume", self._declared(name, service), by, why, _resumed)
 
-    async def run_now(self, name: str, *, by: str = "", why: str = "") -> float:
+    async def run_now(self, name: str, *, service: str | None = None, by: str = "", why: str = "") -> float:
         """Begin a run by hand, at once, also of one that is paused; the next moment stays. Returns the moment that it stands
         for."""
-        schedule = self._declared(name)
+        schedule = self._declared(name, service)
         builder = self._builders(schedule.service)
         async with builder.seam.transaction(schedule.service, self._store.begin()) as transaction:
             tx = Tx(transaction, self._store, builder, EventContext(tenant=PLATFORM), self._clock)
@@ -99,21 +99,24 @@ class Schedules:
                 tx.close()
         return moment
 
-    async def forget(self, name: str, *, by: str = "", why: str = "") -> None:
+    async def forget(self, name: str, *, service: str | None = None, by: str = "", why: str = "") -> None:
         """Remove the row of a schedule that no code declares any more."""
-        if any(book.get(name) for book in self._books):
+        books = self._of(service)
+        if any(book.get(name) for book in books):
             raise DeskError(f"the schedule {name} is declared: take it out of the code first, or pause it")
         async with self._store.begin() as tx:
-            for book in self._books:
-                if await self._store.schedules.remove(tx, book.service, name):
-                    await self._note(tx, Action(verb="schedule forget", by=by, why=why), book.service, name)
-                    return
-        raise self._unknown(name, await self._store.schedules.find())
+            gone = [book.service for book in books if await self._store.schedules.remove(tx, book.service, name)]
+            if len(gone) > 1:  # raised inside: nothing is removed
+                raise _several(gone, name)
+            for owner in gone:
+                await self._note(tx, Action(verb="schedule forget", by=by, why=why), owner, name)
+                return
+        raise self._unknown(name, await self._rows(), service)
 
     async def _change(
-        self, verb: str, name: str, by: str, why: str, change: Callable[[ScheduleRow], ScheduleRow]
+        self, verb: str, schedule: Schedule, by: str, why: str, change: Callable[[ScheduleRow], ScheduleRow]
     ) -> ScheduleRow:
-        schedule = self._declared(name)
+        name = schedule.name
         async with self._store.begin() as tx:
             row = await self._store.schedules.lock(tx, schedule.service, name)
             if row is None:
@@ -132,18 +135,22 @@ class Schedules:
         services = {book.service for book in self._books}
         return [row for row in await self._store.schedules.find() if row.service in services]
 
-    def _declared(self, name: str) -> Schedule:
-        found = [schedule for book in self._books if (schedule := book.get(name)) is not None]
+    def _of(self, service: str | None) -> Sequence[ScheduleBook]:
+        return [book for book in self._books if service in (None, book.service)]
+
+    def _declared(self, name: str, service: str | None) -> Schedule:
+        found = [schedule for book in self._of(service) if (schedule := book.get(name)) is not None]
         if len(found) > 1:
-            names = ", ".join(schedule.service for schedule in found)
-            raise DeskError(f"{names} have a schedule {name} each: name one service alone")
+            raise _several([schedule.service for schedule in found], name)
         if not found:
-            raise self._unknown(name, ())
+            raise self._unknown(name, (), service)
         return found[0]
 
-    def _unknown(self, name: str, rows: Sequence[ScheduleRow]) -> ConfigurationError:
-        services = ", ".join(book.service for book in self._books)
-        known = [schedule.name for book in self._books for schedule in book] + [row.name for row in rows]
+    def _unknown(self, name: str, rows: Sequence[ScheduleRow], service: str | None) -> ConfigurationError:
+        books = self._of(service)
+        services = service or ", ".join(book.service for book in books)
+        known = [schedule.name for book in books for schedule in book]
+        known += [row.name for row in rows if service in (None, row.service)]
         return ConfigurationError(f"{services} has no schedule {name!r}.{did_you_mean(name, known)}")
 
     async def _held(self) -> dict[str, Counter[HeldState]]:
@@ -156,6 +163,10 @@ class Schedules:
                     found.setdefault(event.type, Counter())[event.state] += 1
                 after = page[-1].id
         return found
+
+
+def _several(services: Sequence[str], name: str) -> DeskError:
+    return DeskError(f"{', '.join(services)} have a schedule {name} each: name one service alone")
 
 
 def _paused(row: ScheduleRow) -> ScheduleRow:

@@ -20,6 +20,7 @@ from posthouse.console.asking import Refusal
 from posthouse.errors import ConfigurationError
 from posthouse.store import Action
 from posthouse.store.actions import ActionFilter
+from posthouse.store.schedules import ScheduleRow
 from posthouse.testing import Harness
 from posthouse.testing.store_contract.samples import row, stuck
 from posthouse.testing.store_contract.steps import add
@@ -114,6 +115,26 @@ async def test_a_schedule_is_paused_resumed_and_run_once_for_each_press() -> Non
             "Did you mean"
             in (await console.refusal("schedule.run", service="hotel", schedule="night_odit", dry=True)).message
         )
+
+
+async def test_what_is_pressed_on_one_services_schedule_is_never_done_to_anothers(tmp_path: Path) -> None:
+    hotel, shop = Scene().hotel, a_shop()[0]
+    app = App(hotel, shop, store=f"sqlite:///{tmp_path}/both.db", broker="memory://")
+    async with contextlib.aclosing(app):
+        await app.store.upgrade()
+        async with app.store.begin() as tx:  # it was the shop's before it was the hotel's
+            for owner in ("hotel", "shop"):
+                row = ScheduleRow(service=owner, name="night_audit", expression="0 3 * * *", tz="UTC", next_at=4e9)
+                await app.store.schedules.add(tx, row)
+        console, body = Console(hotel, shop), {"service": "shop", "schedule": "night_audit"}
+        for verb in ("pause", "resume", "run"):
+            assert (await console.refusal(f"schedule.{verb}", **body, dry=True)).status == 409
+            act = {"pause": app.schedules.pause, "resume": app.schedules.resume, "run": app.schedules.run_now}[verb]
+            with pytest.raises(ConfigurationError, match="shop has no schedule 'night_audit'"):
+                await act("night_audit", service="shop")
+        await console.press("schedule.forget", **body)
+        assert [(row.service, row.paused_at) for row in await app.store.schedules.find()] == [("hotel", None)]
+        assert [action.service for action in await noted(shop, "schedule forget")] == ["shop"]
 
 
 async def test_a_refused_event_is_tried_again(tmp_path: Path) -> None:
