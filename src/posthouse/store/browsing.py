@@ -59,6 +59,7 @@ class HeldLine(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     fingerprint: str
     correlation: str | None
+    turn: int
 
 
 class HeldGroup(msgspec.Struct, frozen=True, kw_only=True):

@@ -100,40 +100,34 @@ class HeldKind:
         return await app.store.held.newest()
 
     async def page(self, service: Service, job: Job, after: int, limit: int) -> tuple[Sequence[Item], int | None]:
-        wanted = _filter(job)
-        found = await app_of(service).store.held.find(wanted, after=after, limit=limit)
-        mine = [event for event in found if event.id <= job.last]
-        fitting = [_item(event) for event in mine if self._fits(service, job, event)]
-        over = len(found) < limit or found[-1].id >= job.last
-        return fitting, None if over else found[-1].id
-
-    async def count(self, service: Service, job: Job, after: int, limit: int) -> tuple[int, int | None]:
         browsing = app_of(service).store.browsing
         found = await browsing.held(_filter(job), after=after, limit=limit, newest=False)
-        number = sum(line.id <= job.last and self._fits(service, job, line) for line in found)
-        return number, None if len(found) < limit or found[-1].id >= job.last else found[-1].id
+        fitting = [_item(line) for line in found if line.id <= job.last and self._fits(service, job, line)]
+        return fitting, None if len(found) < limit or found[-1].id >= job.last else found[-1].id
+
+    async def count(self, service: Service, job: Job, after: int, limit: int) -> tuple[int, int | None]:
+        items, following = await self.page(service, job, after, limit)
+        return len(items), following
 
     async def find(self, service: Service, job: Job, id: int) -> Item | None:
-        found = await app_of(service).store.held.find(
-            msgspec.structs.replace(_filter(job), ids=[id], state=None), limit=1
-        )
-        fits = found and self._fits(service, job, found[0])
-        return _item(found[0]) if fits else None
+        wanted = msgspec.structs.replace(_filter(job), ids=[id], state=None)
+        found = await app_of(service).store.browsing.held(wanted, limit=1)
+        return _item(found[0]) if found and self._fits(service, job, found[0]) else None
 
     async def do(self, service: Service, item: Item, by: str, why: str) -> None:
         await self._verb(service, item.id, by, why)
 
     async def results(self, app: App, items: Sequence[Open]) -> Mapping[int, Result]:
-        found = await app.store.held.find(HeldFilter(ids=[item.id for item in items]), limit=len(items))
-        held = {event.id: event for event in found}
+        found = await app.store.browsing.held(HeldFilter(ids=[item.id for item in items]), limit=len(items))
+        held = {line.id: line for line in found}
         return {item.id: _result(item, held.get(item.id)) for item in items}
 
-    def _fits(self, service: Service, job: Job, event: HeldEvent | HeldLine) -> bool:
+    def _fits(self, service: Service, job: Job, line: HeldLine) -> bool:
         """What the store was not asked for: several states, the consumers of this very service, and what has not changed since
         the press. What changed was not seen, whatever it looks like now."""
         states = self._states if (asked := _asked(job).state) is None else {asked}
-        unchanged = event.last_at <= job.seen_at
-        return unchanged and event.state in states and event.consumer in service.declared.consumers
+        unchanged = line.last_at <= job.seen_at
+        return unchanged and line.state in states and line.consumer in service.declared.consumers
 
 
 class StuckKind:
@@ -191,11 +185,11 @@ def _filter(job: Job) -> HeldFilter:
     )
 
 
-def _item(event: HeldEvent) -> Item:
-    return Item(event.id, event.entry.tenant, event.turn)
+def _item(line: HeldLine) -> Item:
+    return Item(line.id, line.tenant, line.turn)
 
 
-def _result(item: Open, event: HeldEvent | None) -> Result:
+def _result(item: Open, event: HeldLine | None) -> Result:
     """A retry is one turn, its claim by a worker the next, and to be held again the one after that."""
     if event is None:
         return "applied"

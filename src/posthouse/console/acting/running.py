@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 import uuid
 from collections.abc import Sequence
@@ -168,6 +169,7 @@ class Run:
         self._over = False
         self._next_at = 0.0
         self._begun: Open | None = None
+        self._learnt_at = -math.inf
 
     async def whole(self) -> None:
         """To its end, or until somebody pauses or cancels it."""
@@ -205,9 +207,11 @@ class Run:
         self._after = self.job.position
 
     async def _learn(self) -> None:
-        """What became of those that were acted on."""
-        if not self.job.open:
+        """What became of those that were acted on; not asked again before a look is over, however fast items follow."""
+        now = time.monotonic()
+        if not self.job.open or now < self._learnt_at + self._look:
             return
+        self._learnt_at = now
         results = await self._kind.results(self._app, self.job.open)
         found = list(results.values())
         self._note(

@@ -14,7 +14,7 @@ from posthouse.console.access.who import Who
 from posthouse.console.acting.running import Lost, Run, Runner, item_key
 from posthouse.console.asking import Ask, Refusal
 from posthouse.console.pages.jobs import listed, one, says
-from posthouse.store import HeldEvent
+from posthouse.store import HeldEvent, HeldFilter
 from posthouse.store.actions import Action, ActionFilter
 from posthouse.store.jobs import Job
 from posthouse.testing import Harness
@@ -276,6 +276,39 @@ async def test_a_job_touches_and_shows_only_what_its_maker_sees() -> None:
             await one(asking(theirs, service="shop", id=answer["job"]))
         said = await one(asking(ADA, service="shop", id=answer["job"]))
         assert (said["state"], said["says"], said["done"]) == ("done", "Done: 1.", 1)  # type: ignore[index]
+
+
+async def test_a_job_reads_no_payload_but_of_what_it_acts_on_and_asks_for_outcomes_once_in_a_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shop, placed, _ = a_shop()
+    async with Harness(shop) as harness:
+        await held_orders(harness, shop, placed, 20)
+        await Console(shop).press("held.retry.all", service="shop", **FAST)
+        store = app_of(shop).store
+        find, held, read, asked = store.held.find, store.browsing.held, 0, 0
+
+        async def finding(*given: Any, **named: Any) -> Any:
+            nonlocal read
+            found = await find(*given, **named)
+            read += len(found)
+            return found
+
+        async def browsing(wanted: HeldFilter, **named: Any) -> Any:
+            nonlocal asked
+            asked += wanted.ids is not None and wanted.state is None and wanted.consumer is None and named["limit"] > 1
+            return await held(wanted, **named)
+
+        monkeypatch.setattr(store.held, "find", finding)
+        monkeypatch.setattr(store.browsing, "held", browsing)
+        run = await taken(shop)
+        run = Run(shop, run.job, lease=30.0, look=60.0)
+        task = asyncio.create_task(run.whole())  # nobody runs the consumer: all stay open
+        await eventually(lambda: run.job.done == 20)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert read <= 20 * 2  # the act itself reads what it acts on
+        assert asked <= 1
 
 
 async def test_a_runner_takes_up_what_was_pressed_and_stops_when_it_is_closed() -> None:
