@@ -31,7 +31,7 @@ from posthouse.console.access.door import (
     replaying,
 )
 from posthouse.console.access.oidc import WITHIN, CodeFlow, Unavailable
-from posthouse.console.access.roles import names_of
+from posthouse.console.access.roles import name_of
 from posthouse.console.access.sessions import Claims, Sessions
 from posthouse.console.access.signed import ALGORITHMS, Signed
 from posthouse.console.access.token import Attempts, OneTimeToken
@@ -309,7 +309,7 @@ class Guard:
                 response.headers.append("set-cookie", ask.set_cookie("signin", "", "Lax", 0))
                 return await self._signed_in(ask, claims, response)
             why = "role"
-            await self._refused(" ".join(names_of(claims)[:1]), "no rule gives a role")
+            await self._refused(name_of(claims), "no rule gives a role")
         except Refused as error:
             self._attempts.refused()
             await self._refused("somebody", str(error))
@@ -323,7 +323,7 @@ class Guard:
     async def _signed_in(self, ask: _Ask, claims: Claims, response: Response) -> Response:
         self._sessions.end(ask.given("session"))
         name = self._sessions.begin(claims)
-        by = (names_of(claims) or ("?",))[0]
+        by = name_of(claims) or "?"
         log.info("%s signed in", by)
         await self._note("console sign-in", by, self._access.way)
         response.headers.append("set-cookie", ask.set_cookie("session", name, "Strict"))
@@ -333,7 +333,7 @@ class Guard:
         session = self._sessions.find(ask.given("session"))
         self._sessions.end(ask.given("session"))
         if session is not None:
-            await self._note("console sign-out", (names_of(session.claims) or ("?",))[0], self._access.way)
+            await self._note("console sign-out", name_of(session.claims) or "?", self._access.way)
         response = _data({"way": self._access.way})
         response.headers.append("set-cookie", ask.set_cookie("session", "", "Strict", 0))
         return response
@@ -350,7 +350,7 @@ class Guard:
 
 
 def _no_role(claims: Claims) -> Refusal:
-    name = (names_of(claims) or ("somebody without a name",))[0]
+    name = name_of(claims) or "somebody without a name"
     return Refusal(403, f"You are {name}, and no rule gives you a role here.", "Ask whoever keeps the file of roles.")
 
 

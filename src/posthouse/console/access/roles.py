@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -21,12 +21,14 @@ RoleFunction = Callable[[Claims], Who | None]
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fits somebody in one of `groups`, or one of `people` (their verified e-mail address or their `sub`). `until` is a moment,
-    `minutes` are those after the sign-in: a rule that is over fits nobody."""
+    """Fits somebody in one of `groups`, one of `people` by their verified e-mail address, or one of `subs` by their `sub`; an
+    address is never compared with a `sub`. `until` is a moment, `minutes` are those after the sign-in: a rule that is over fits
+    nobody."""
 
     roles: frozenset[Role]
     groups: frozenset[str] = frozenset()
     people: frozenset[str] = frozenset()
+    subs: frozenset[str] = frozenset()
     tenants: frozenset[str] | None = None
     payloads: bool = False
     until: datetime | None = None
@@ -41,8 +43,9 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: str = "groups"
 
     def who(self, claims: Claims, began: float, now: float) -> Who | None:
-        if not (names := names_of(claims)):
+        if not (name := name_of(claims)):
             return None
+        emails, subs = {_email(claims)}, {_text(claims.get("sub"))}
         said = claims.get(self.groups)
         groups = (
             {said}
@@ -53,8 +56,9 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
         for rule in self.rule:
             end = _end(rule, began)
-            if (rule.people & set(names) or rule.groups & groups) and (end is None or now < end):
-                return Who(name=names[0], roles=rule.roles, tenants=rule.tenants, payloads=rule.payloads, until=end)
+            fits = rule.people & emails or rule.subs & subs or rule.groups & groups
+            if fits and (end is None or now < end):
+                return Who(name=name, roles=rule.roles, tenants=rule.tenants, payloads=rule.payloads, until=end)
         return None
 
 
@@ -83,15 +87,22 @@ class RolesFile:
         return found.st_mtime_ns, found.st_size
 
 
-def names_of(claims: Claims) -> Sequence[str]:
-    """The e-mail address, where the issuer says that it is verified, and the `sub`. An address of which nothing is said is one
-    that the person may have written themselves."""
-    email, sub = claims.get("email"), claims.get("sub")
+def name_of(claims: Claims) -> str:
+    """What somebody is called in the operators' log: their verified e-mail address, else their `sub`, which is marked where it
+    looks like an address; empty for nobody."""
+    sub = _text(claims.get("sub"))
+    return _email(claims) or (f"sub:{sub}" if "@" in sub else sub)
+
+
+def _email(claims: Claims) -> str:
+    """Only where the issuer says that it is verified: one of which nothing is said may be what the person wrote themselves."""
     said = claims.get("email_verified")
-    verified = said is True or said == "true"
-    return [
-        name for name in (email if verified else None, sub) if isinstance(name, str) and name and name.isprintable()
-    ]
+    email = _text(claims.get("email"))
+    return email if (said is True or said == "true") and "@" in email else ""
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) and value.isprintable() else ""
 
 
 def read_rules(path: Path) -> Rules:
@@ -114,8 +125,12 @@ def read_rules(path: Path) -> Rules:
 
 
 def _problem(rule: Rule) -> str:
-    if not rule.groups and not rule.people:
-        return "fits nobody: say groups = […] or people = […]"
+    if not rule.groups and not rule.people and not rule.subs:
+        return "fits nobody: say groups = […], people = […] or subs = […]"
+    if wrong := sorted(person for person in rule.people if "@" not in person):
+        return f"has {wrong[0]!r} in people, which is no e-mail address: say subs = [{wrong[0]!r}] if the issuer's `sub` is meant"
+    if "" in rule.subs:
+        return "has an empty text in subs: say the `sub` of somebody"
     if not rule.roles:
         return 'gives no role: say roles = ["reader"]'
     if rule.tenants is not None and not rule.tenants:

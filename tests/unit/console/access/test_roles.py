@@ -22,7 +22,7 @@ payloads = true
 minutes = 60
 
 [[rule]]
-people = ["zoe"]
+subs = ["zoe"]
 roles = ["admin"]
 until = 2027-01-15T08:00:00Z
 
@@ -72,6 +72,9 @@ def test_the_first_rule_that_fits_decides_alone(file: Path) -> None:
         {"sub": "ben", "email": "ana@example.com"},
         {"sub": "ben", "email": "ana@example.com", "email_verified": 1},
         {"sub": "ben", "email": "ana@example.com", "email_verified": ["true"]},
+        {"sub": "ana@example.com"},
+        {"sub": "ana@example.com", "email": "mallory@evil.example", "email_verified": True},
+        {"sub": "ben", "email": "zoe", "email_verified": True},
         {"sub": "ben", "email": "ANA@EXAMPLE.COM", "email_verified": True},
         {"sub": "x\nWARNING somebody else did it", "groups": ["staff"]},
     ],
@@ -84,6 +87,12 @@ def test_an_address_that_nobody_verified_is_not_the_name_in_the_log(file: Path) 
     who = read_rules(file).who({"sub": "ben", "email": "ana@example.com", "groups": ["staff"]}, NOW, NOW)
 
     assert who == Who(name="ben", roles=frozenset(("reader",)))
+
+
+def test_a_sub_that_looks_like_an_address_is_no_address_in_the_log_either(file: Path) -> None:
+    who = read_rules(file).who({"sub": "ana@example.com", "groups": ["staff"]}, NOW, NOW)
+
+    assert who == Who(name="sub:ana@example.com", roles=frozenset(("reader",)))
 
 
 def test_a_replayer_is_one_for_so_many_minutes_after_the_sign_in(file: Path) -> None:
@@ -134,6 +143,8 @@ def test_a_file_that_changed_counts_at_once_and_a_broken_one_leaves_the_last_rul
         ('[[rule]]\ngroups = ["a"]\nroles = ["reader"]\ntenants = []', "rule 1 shows no tenant"),
         ('[[rule]]\ngroups = ["a"]\nroles = ["reader"]\nuntil = 2026-11-17T18:00:00', "without a zone"),
         ('[[rule]]\ngroups = ["a"]\nroles = ["reader"]\nminutes = 0', "minutes is above 0"),
+        ('[[rule]]\npeople = ["zoe"]\nroles = ["reader"]', "say subs = ['zoe']"),
+        ('[[rule]]\nsubs = [""]\nroles = ["reader"]', "an empty text in subs"),
         ("rule = 5", "Expected `array`"),
         ("", "missing required field `rule`"),
         ("[[rule", "this is no TOML"),
