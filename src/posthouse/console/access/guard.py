@@ -30,7 +30,7 @@ from posthouse.console.access.door import (
     refuse,
     replaying,
 )
-from posthouse.console.access.oidc import WITHIN, CodeFlow, Unavailable
+from posthouse.console.access.oidc import WITHIN, CodeFlow, NotBegun, Unavailable
 from posthouse.console.access.roles import name_of
 from posthouse.console.access.sessions import Claims, Sessions
 from posthouse.console.access.signed import ALGORITHMS, Signed
@@ -65,6 +65,12 @@ class _Ask(msgspec.Struct, frozen=True):
     def root(self) -> str:
         root: str = self.scope.get("root_path", "")
         return root.rstrip("/")
+
+    @property
+    def peer(self) -> str:
+        """The address of who asks, as the server knows it."""
+        client = self.scope.get("client")
+        return str(client[0]) if client else ""
 
     def cookie(self, kind: str) -> str:
         """Its name: bound to this very host where the browser does that; else apart by port, which cookies are not."""
@@ -108,7 +114,7 @@ class Guard:
         self._sessions = Sessions(self._clock, idle=access.idle, longest=access.longest, most=access.most_sessions)
         self._rights = access.rights()
         self._token = OneTimeToken(self._clock)
-        self._attempts, self._links = Attempts(self._clock), Attempts(self._clock, NEW_LINKS)
+        self._attempts, self._links = Attempts(self._clock), Attempts(self._clock, NEW_LINKS, NEW_LINKS)
         self._flow = CodeFlow(access.oidc, self._clock) if access.oidc else None
         proxy = access.proxy
         self._signed = (
@@ -233,7 +239,7 @@ class Guard:
             case "POST", "token" if self._access.way == "token":
                 return await self._exchange(ask, body)
             case "POST", "link" if self._access.way == "token":
-                return self._new_link()
+                return self._new_link(ask)
             case "POST", "oidc" if self._flow:
                 return await self._go(ask, self._flow, body)
             case "POST", "out":
@@ -252,10 +258,10 @@ class Guard:
 
     async def _exchange(self, ask: _Ask, body: bytes) -> Response:
         token = _field(body, "token")
-        if pause := ceil(self._attempts.pause()):
+        if pause := ceil(self._attempts.pause(ask.peer)):
             raise Refusal(429, "Too many attempts were refused.", f"Try again in {pause} seconds.")
         if not self._token.take(token):
-            self._attempts.refused()
+            self._attempts.refused(ask.peer)
             await self._refused("a one-time token", "was used, is too old, or never was one")
             raise Refusal(
                 401,
@@ -264,12 +270,12 @@ class Guard:
             )
         return await self._signed_in(ask, {"sub": OPERATOR.name}, _data({"to": "/"}))
 
-    def _new_link(self) -> Response:
-        if pause := ceil(self._links.pause()):
+    def _new_link(self, ask: _Ask) -> Response:
+        if pause := ceil(self._links.pause(ask.peer)):
             raise Refusal(
                 429, "Links were printed just now.", f"Use the last of them, or try again in {pause} seconds."
             )
-        self._links.refused()
+        self._links.refused(ask.peer)
         self._print_link()
         return _data({"printed": True})
 
@@ -298,10 +304,10 @@ class Guard:
         pairs = parse_qsl(ask.scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=20)
         why = "refused"
         try:
-            if self._attempts.pause():
-                raise Refused("too many attempts were refused")
+            if self._attempts.pause(ask.peer):
+                raise NotBegun("too many attempts from this address were refused")
             if len(dict(pairs)) != len(pairs):
-                raise Refused("a parameter is said twice")
+                raise NotBegun("a parameter is said twice")
             claims, to = await flow.end(ask.given("signin"), dict(pairs), self._back(ask))
             who = self._rights(claims, self._clock.now(), self._clock.now())
             if who is not None and who.roles:
@@ -310,8 +316,10 @@ class Guard:
                 return await self._signed_in(ask, claims, response)
             why = "role"
             await self._refused(name_of(claims), "no rule gives a role")
+        except NotBegun as error:
+            await self._refused("somebody", str(error))
         except Refused as error:
-            self._attempts.refused()
+            self._attempts.refused(ask.peer)
             await self._refused("somebody", str(error))
         except (Unavailable, KeysUnavailable) as error:
             why = "provider"

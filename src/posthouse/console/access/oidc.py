@@ -35,6 +35,10 @@ class Unavailable(Exception):
     """The provider does not answer, or not as one does."""
 
 
+class NotBegun(Refused):
+    """Somebody comes back who never went, as any page elsewhere can have a browser do: nothing was asked of the provider."""
+
+
 class Provider(msgspec.Struct, frozen=True):
     """What is needed of its discovery document."""
 
@@ -92,10 +96,10 @@ class CodeFlow:
         return f"{provider.authorization_endpoint}{joined}{urlencode(asked)}", self._sealed(begun)
 
     async def end(self, cookie: str, said: Mapping[str, str], back: str) -> tuple[Claims, str]:
-        """Who signed in, and where they wanted to go. Raises Refused, Unavailable, or KeysUnavailable."""
+        """Who signed in, and where they wanted to go. Raises Refused, NotBegun, Unavailable, or KeysUnavailable."""
         begun = self._opened(cookie)
         if begun is None or not hmac.compare_digest(said.get("state", "").encode(), begun.state.encode()):
-            raise Refused("this sign-in was not begun by this browser, or too long ago")
+            raise NotBegun("this sign-in was not begun by this browser, or too long ago")
         if begun.state in self._ended:
             raise Refused("this sign-in has ended before")
         if "iss" in said and said["iss"] != self._oidc.issuer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import secrets
 from collections import deque
 
@@ -12,7 +13,9 @@ from posthouse.clock import Clock
 LIFE = 600.0
 """Seconds for which a token is good."""
 MOST_TRIES, WINDOW = 10, 60.0
-"""So many refused attempts, in so many seconds; then nobody is let in until one of them is older."""
+"""So many refused attempts from one address, in so many seconds; then it waits until one of them is older."""
+IN_ALL = 100
+"""So many from all addresses together; then everybody waits."""
 
 
 class OneTimeToken:
@@ -37,20 +40,34 @@ class OneTimeToken:
 
 
 class Attempts:
-    """Refused attempts to sign in, of everybody together: addresses are cheap, and behind a proxy they are all the same."""
+    """Refused attempts to sign in: a few from each address, so that one stranger shuts nobody else out, and some in all, as
+    addresses are cheap. Whoever waits is not refused once more."""
 
-    def __init__(self, clock: Clock, most: int = MOST_TRIES) -> None:
-        self._clock = clock
-        self._refused: deque[float] = deque(maxlen=most)
+    def __init__(self, clock: Clock, most: int = MOST_TRIES, in_all: int = IN_ALL) -> None:
+        self._clock, self._most = clock, most
+        self._refused: deque[tuple[str, float]] = deque(maxlen=in_all)
 
-    def pause(self) -> float:
-        """Seconds until the next attempt is looked at; 0 for now."""
-        if len(self._refused) < (self._refused.maxlen or 0):
-            return 0.0
-        return max(0.0, self._refused[0] + WINDOW - self._clock.monotonic())
+    def pause(self, peer: str) -> float:
+        """Seconds until the next attempt of this address is looked at; 0 for now."""
+        mine = [at for one, at in self._refused if one == _network(peer)]
+        full = [self._refused[0][1]] if len(self._refused) == self._refused.maxlen else []
+        if len(mine) >= self._most:
+            full.append(mine[-self._most])
+        return max(0.0, max(full, default=float("-inf")) + WINDOW - self._clock.monotonic())
 
-    def refused(self) -> None:
-        self._refused.append(self._clock.monotonic())
+    def refused(self, peer: str) -> None:
+        self._refused.append((_network(peer), self._clock.monotonic()))
+
+
+def _network(peer: str) -> str:
+    """An address; of version 6 its first half, as one host has all of the rest."""
+    try:
+        address = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:
+        return peer
+    if isinstance(address, ipaddress.IPv4Address) or address.ipv4_mapped:
+        return peer
+    return str(ipaddress.ip_network((address, 64), strict=False))
 
 
 def _hash(token: str) -> bytes:

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from posthouse.clock import SystemClock
 from posthouse.console.access import Access, Oidc
+from posthouse.console.access.token import MOST_TRIES, WINDOW
 from tests.kit.servers.provider import CLIENT, KEY, SECRET, Provider, providing
 from tests.unit.console.access.room import Room, cookie, guarding
 
@@ -338,6 +339,30 @@ async def test_nobody_is_sent_elsewhere_after_a_sign_in(room: Room) -> None:
     ):
         async with room.client() as client:
             assert (await sign_in(client, to)).headers["location"] == "/", to
+
+
+async def test_who_comes_back_without_having_gone_costs_nobody_an_attempt(room: Room) -> None:
+    async with room.client() as stranger, room.client() as client:
+        for number in range(2 * MOST_TRIES):
+            query = f"?state={number}&code=x" if number % 2 else ""
+            answer = await stranger.get(f"/signin/callback{query}", headers={"sec-fetch-site": "cross-site"})
+            assert answer.headers["location"] == "/signin?refused=refused"
+
+        assert (await sign_in(client)).headers["location"] == "/held"
+
+
+async def test_an_address_from_which_many_codes_were_refused_waits(
+    room: Room, provider: Provider, clock: Ahead
+) -> None:
+    async with room.client() as client:
+        provider.claims = {"nonce": "wrong"}
+        for _ in range(MOST_TRIES):
+            await refused(room, client, await sign_in(client))
+        provider.claims = {}
+        await refused(room, client, await sign_in(client))
+
+        clock.ahead += WINDOW + 1
+        assert (await sign_in(client)).headers["location"] == "/held"
 
 
 async def test_who_has_no_role_is_told_so_and_gets_no_session(room: Room, provider: Provider) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from posthouse.clock import ManualClock
 from posthouse.console.access.sessions import Sessions
-from posthouse.console.access.token import LIFE, MOST_TRIES, WINDOW, Attempts, OneTimeToken
+from posthouse.console.access.token import IN_ALL, LIFE, MOST_TRIES, WINDOW, Attempts, OneTimeToken
 
 
 @pytest.fixture
@@ -120,13 +120,36 @@ def test_before_there_is_a_token_nothing_is_one(clock: ManualClock) -> None:
     assert not OneTimeToken(clock).take("")
 
 
-def test_after_too_many_refusals_everybody_waits(clock: ManualClock) -> None:
+def test_after_too_many_refusals_an_address_waits_and_no_other(clock: ManualClock) -> None:
     attempts = Attempts(clock)
     for _ in range(MOST_TRIES):
-        assert attempts.pause() == 0
-        attempts.refused()
+        assert attempts.pause("192.0.2.1") == 0
+        attempts.refused("192.0.2.1")
         clock.advance(1)
 
-    assert attempts.pause() == WINDOW - MOST_TRIES
+    assert attempts.pause("192.0.2.1") == WINDOW - MOST_TRIES
+    assert attempts.pause("192.0.2.2") == 0
     clock.advance(WINDOW - MOST_TRIES)
-    assert attempts.pause() == 0
+    assert attempts.pause("192.0.2.1") == 0
+
+
+def test_all_addresses_of_one_host_are_one_and_those_of_version_4_are_told_apart(clock: ManualClock) -> None:
+    attempts = Attempts(clock)
+    for number in range(MOST_TRIES):
+        attempts.refused(f"2001:db8::{number:x}")
+        attempts.refused(f"::ffff:192.0.2.{number}")
+
+    assert attempts.pause("2001:db8::ffff") == WINDOW
+    assert attempts.pause("2001:db8:0:1::1") == 0
+    assert attempts.pause("::ffff:192.0.2.200") == 0
+
+
+def test_after_too_many_refusals_in_all_everybody_waits(clock: ManualClock) -> None:
+    attempts = Attempts(clock)
+    for number in range(IN_ALL):
+        assert attempts.pause("198.51.100.1") == 0
+        attempts.refused(f"192.0.2.{number}")
+
+    assert attempts.pause("198.51.100.1") == WINDOW
+    clock.advance(WINDOW)
+    assert attempts.pause("198.51.100.1") == 0
