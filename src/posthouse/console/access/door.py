@@ -18,6 +18,8 @@ from posthouse.console.asking import Refusal
 SAFE = frozenset(("GET", "HEAD"))
 LARGEST = 1024 * 1024
 """Bytes of a request's body."""
+OF_STRANGERS = 8 * 1024
+"""Bytes of the body of somebody who is not signed in: a token, or where they want to go."""
 BODY_WITHIN = 30.0
 """Seconds for all of it."""
 
@@ -64,11 +66,11 @@ def check_site(method: str, headers: Headers, host: str, url: str) -> None:
         raise Refusal(415, "What is sent here is application/json.", "Nothing was changed.")
 
 
-async def read_body(headers: Headers, receive: Receive) -> bytes:
+async def read_body(headers: Headers, receive: Receive, largest: int) -> bytes:
     """All of it, within bounds of size and time."""
-    too_large = Refusal(413, f"A request has {LARGEST:,} bytes at most.", "Nothing was changed.")
+    too_large = Refusal(413, f"A request has {largest:,} bytes at most.", "Nothing was changed.")
     said = headers.get("content-length", "0")
-    if not said.isdecimal() or int(said) > LARGEST:
+    if not said.isdecimal() or len(said) > 20 or int(said) > largest:
         raise too_large
     body = b""
     try:
@@ -79,7 +81,7 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
                     raise Refusal(400, "The request broke off.")
                 chunk: bytes = message.get("body", b"")
                 body += chunk
-                if len(body) > LARGEST:
+                if len(body) > largest:
                     raise too_large
                 if not message.get("more_body", False):
                     return body

@@ -19,6 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from posthouse.clock import Clock, SystemClock
 from posthouse.console.access.access import Access
 from posthouse.console.access.door import (
+    LARGEST,
+    OF_STRANGERS,
     SAFE,
     answer,
     check_host,
@@ -148,24 +150,25 @@ class Guard:
         scope = ask.scope
         if is_api or scope["method"] not in SAFE:
             check_site(scope["method"], ask.headers, ask.host, self._access.url)
-        body = b""
-        if scope["method"] not in SAFE:
-            body = await read_body(ask.headers, receive)
-            receive = replaying(body, receive)
         if ask.path == CALLBACK and self._flow:
             await (await self._come_back(ask, self._flow))(scope, receive, send)
-        elif ask.path.startswith("/api/access/"):
+            return
+        if ask.path.startswith("/api/access/"):
+            body = b"" if scope["method"] in SAFE else await read_body(ask.headers, receive, OF_STRANGERS)
             await (await self._access_page(ask, body))(scope, receive, send)
-        else:
-            who = await self._who(ask) if is_api else None
-            if is_api and who is None:
-                raise Refusal(401, "You are not signed in.", "Sign in, and this is asked again.")
-            scope.setdefault("state", {})["who"] = who
-            if who is not None:
-                send = self._noting(ask, who, send)
-                if self._access.way in ("token", "oidc"):
-                    send = self._while_signed_in(ask, send)
-            await self._app(scope, receive, send)
+            return
+        who = await self._who(ask) if is_api else None
+        if is_api and who is None:
+            raise Refusal(401, "You are not signed in.", "Sign in, and this is asked again.")
+        if scope["method"] not in SAFE:
+            body = await read_body(ask.headers, receive, LARGEST if who else OF_STRANGERS)
+            receive = replaying(body, receive)
+        scope.setdefault("state", {})["who"] = who
+        if who is not None:
+            send = self._noting(ask, who, send)
+            if self._access.way in ("token", "oidc"):
+                send = self._while_signed_in(ask, send)
+        await self._app(scope, receive, send)
 
     # Who asks.
 

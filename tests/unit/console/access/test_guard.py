@@ -11,7 +11,7 @@ import pytest
 
 from posthouse.clock import ManualClock
 from posthouse.console.access import Access
-from posthouse.console.access.door import HEADERS, LARGEST
+from posthouse.console.access.door import HEADERS, LARGEST, OF_STRANGERS
 from posthouse.console.access.guard import NEW_LINKS, Guard
 from posthouse.console.access.token import LIFE, MOST_TRIES, WINDOW
 from tests.unit.console.access.room import Room, cookie, guarding, signed_in
@@ -113,7 +113,7 @@ async def test_what_is_no_token_is_refused(room: Room) -> None:
             b'{"token": 5}',
             b'{"token": null}',
             b"\xff",
-            b'{"token": "%s"}' % (b"x" * 100_000),
+            b'{"token": "%s"}' % (b"x" * 8_000),
         ):
             answer = await client.post("/api/access/token", content=body, headers={"content-type": "application/json"})
             assert answer.status_code in (400, 401), body[:20]
@@ -400,6 +400,28 @@ async def test_a_body_has_a_largest_size_said_or_not(room: Room) -> None:
 
     assert (said.status_code, unsaid.status_code) == (413, 413)
     assert room.did == 0
+
+
+async def test_of_a_stranger_no_body_is_waited_for(room: Room) -> None:
+    answer = await raw(
+        room,
+        "POST /api/acts/x HTTP/1.1",
+        f"Host: {room.address}",
+        f"Origin: http://{room.address}",
+        "Content-Type: application/json",
+        f"Content-Length: {LARGEST}",
+        body=b"{",
+    )
+
+    assert answer.split()[1] == b"401"
+
+
+async def test_of_a_stranger_a_small_body_is_read(room: Room) -> None:
+    async with room.client(content_type="application/json") as client:
+        for path in ("/api/access/token", "/held"):
+            answer = await client.post(path, content=b" " * (OF_STRANGERS + 1))
+            assert answer.status_code == 413, path
+        await signed_in(room, client)
 
 
 async def test_a_websocket_is_closed(room: Room) -> None:
