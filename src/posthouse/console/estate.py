@@ -107,15 +107,16 @@ class Estate:
         return list(self._unloaded.values())
 
     def service(self, name: str) -> Service:
-        """The service of this name; Refusal 404, with the nearest names, where there is none."""
-        if (found := self._services.get(name)) is None:
+        """The service of this name, or the first of the App that has it; Refusal 404, with the nearest names, where there is
+        none."""
+        of_an_app = (app.services[0] for app in self.apps if app.opened.name == name)
+        if (found := self._services.get(name) or next(of_an_app, None)) is None:
             raise Refusal(404, f"No service is called {name!r} here.{did_you_mean(name, self._services)}")
         return found
 
     def app(self, name: str) -> App:
         """The App that runs the service of this name, or that has this name itself; Refusal 404 where there is none."""
-        named = [app for app in self.apps if app.opened.name == name]
-        return named[0] if named else app_of(self.service(name))
+        return app_of(self.service(name))
 
     def part(self, kind: type[P]) -> P:
         """The one of its kind that this estate has; made at first use."""
