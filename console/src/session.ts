@@ -49,6 +49,7 @@ export async function signOut(): Promise<void> {
 
 /** Before the first page: the token of the link is taken out of the address bar and its history, and used. */
 export async function enter(): Promise<void> {
+  addEventListener("hashchange", () => location.hash.startsWith("#token=") && location.reload()); // a new link in an old tab
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token !== null) {
     history.replaceState(null, "", location.pathname + location.search);

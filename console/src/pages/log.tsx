@@ -69,7 +69,7 @@ function Of({ row }: { row: Action }) {
       {row.event_id && (
         <>
           {" "}
-          <Link to={at`/events/${row.event_id}`}>event</Link>
+          <span class="says"><Link to={at`/events/${row.event_id}`}>event</Link></span>
         </>
       )}
     </span>
