@@ -6,20 +6,17 @@ import signal
 from pathlib import Path
 
 import httpx
-import pytest
 from playwright.async_api import async_playwright, expect
 
 from tests.integration.test_sse import Member, member
+from tests.kit.servers.chromium import how
 
-CHROMIUM = Path("/usr/bin/chromium")
 
-
-@pytest.mark.skipif(not CHROMIUM.exists(), reason="no chromium")
 async def test_the_page_shows_what_happens_and_comes_back_after_its_server_was_killed(tmp_path: Path) -> None:
     with member(ROOMS_STORE=f"sqlite:///{tmp_path}/rooms.db", ROOMS_BROKER=f"embedded:///{tmp_path}/log.db") as server:
         await server.start()
         async with async_playwright() as playwright:
-            browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            browser = await playwright.chromium.launch(**how())
             context = await browser.new_context()
             await context.add_cookies([{"name": "session", "value": "s-ada", "url": server.url}])
             page = await context.new_page()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from playwright.async_api import BrowserContext, async_playwright, expect
@@ -15,18 +14,16 @@ from posthouse.console.application import guarded
 from posthouse.console.estate import Estate
 from tests.kit.asgi import served
 from tests.kit.interface import STATIC
+from tests.kit.servers.chromium import how
 from tests.kit.servers.provider import CLIENT, providing
 
-CHROMIUM = Path("/usr/bin/chromium")
-pytestmark = pytest.mark.skipif(
-    not CHROMIUM.exists() or not (STATIC / "index.html").exists(), reason="no chromium, or the interface is not built"
-)
+pytestmark = pytest.mark.skipif(not (STATIC / "index.html").exists(), reason="the interface is not built")
 
 
 @contextlib.asynccontextmanager
 async def browsing() -> AsyncIterator[BrowserContext]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(**how())
         try:
             yield await browser.new_context()
         finally:
