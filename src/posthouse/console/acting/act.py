@@ -9,6 +9,7 @@ import msgspec
 
 from posthouse.app import App
 from posthouse.console.access.who import Role, Who
+from posthouse.console.asking import Refusal
 from posthouse.errors import ConfigurationError
 from posthouse.service import Service
 
@@ -94,3 +95,13 @@ class Act(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
 
 
 AnyAct = Act[Any]
+
+
+def refuse_rights(act: AnyAct, who: Who) -> None:
+    """Raise Refusal 403 for who may not press it."""
+    if not who.may(act.role):
+        raise Refusal(403, f"{act.title} is for the role {act.role}.", "Ask whoever gives roles.")
+    if act.all_tenants and who.tenants is not None:
+        raise Refusal(403, f"{act.title} touches all tenants, and you see only some.", "Ask somebody who sees all.")
+    if act.payloads and not who.payloads:
+        raise Refusal(403, f"{act.title} is for who may see payloads.", "Ask whoever gives rights.")

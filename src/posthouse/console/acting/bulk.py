@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from posthouse.console.acting.act import Act, AnyAct, Call, Look, Name, Outcome
+from posthouse.console.acting.act import Act, AnyAct, Call, Look, Name, Outcome, refuse_rights
 from posthouse.console.acting.kinds import KINDS, Kind, Pace
 from posthouse.console.asking import Refusal
 from posthouse.errors import DeskError, did_you_mean
@@ -165,12 +165,15 @@ class OneJob(msgspec.Struct, frozen=True, kw_only=True):
     job: Name
 
 
-async def found(call: Call[OneJob]) -> Job:
-    """The job; one that may touch tenants which they do not see is not there."""
+async def found(call: Call[OneJob], makers: Mapping[str, AnyAct]) -> Job:
+    """The job, for whoever may press the act that made it; one that may touch tenants which they do not see is not there."""
     job = await call.app.store.jobs.get(call.parameters.job)
     mine = call.who.tenants
     if job is None or job.service != call.service.name or not shown(job, mine):
         raise Refusal(404, f"{call.service.name} has no job {call.parameters.job}.")
+    if job.act not in makers:
+        raise Refusal(409, f"This console does not know {job.act}.", "Use one of the version that began the job.")
+    refuse_rights(makers[job.act], call.who)
     return job
 
 
@@ -179,11 +182,11 @@ def shown(job: Job, tenants: frozenset[str] | None) -> bool:
     return tenants is None or (job.tenants is not None and set(job.tenants) <= tenants)
 
 
-def _deciding(word: JobState, title: str, sentence: str, danger: str = "") -> AnyAct:
+def _deciding(makers: Mapping[str, AnyAct], word: JobState, title: str, sentence: str, danger: str = "") -> AnyAct:
     verb = {"paused": "pause", "running": "resume", "cancelled": "cancel"}[word]
 
     async def look(call: Call[OneJob]) -> Look:
-        job = await found(call)
+        job = await found(call, makers)
         if job.state in ENDED:
             raise Refusal(409, f"The job has ended: it is {job.state}.")
         waits = bool(job.canary) and not job.canary_passed
@@ -193,7 +196,7 @@ def _deciding(word: JobState, title: str, sentence: str, danger: str = "") -> An
         return Look(sentence=sentence + left, danger=danger, seen=job.state)
 
     async def do(call: Call[OneJob], look: Look) -> Outcome:
-        job, store = await found(call), call.app.store
+        job, store = await found(call, makers), call.app.store
         async with store.begin() as tx:
             if not await store.jobs.decide(tx, job.id, word, canary_passed=word == "running"):
                 raise DeskError("the job has ended meanwhile")
@@ -203,7 +206,7 @@ def _deciding(word: JobState, title: str, sentence: str, danger: str = "") -> An
                 await store.actions.end(tx, ended(job, word))
         return Outcome(sentence=f"The job is {word}.", job=job.id)
 
-    return Act(name=f"job.{verb}", title=title, role="operator", parameters=OneJob, look=look, do=do)
+    return Act(name=f"job.{verb}", title=title, role="reader", parameters=OneJob, look=look, do=do)
 
 
 def _bulk(name: str) -> AnyAct:
@@ -217,9 +220,13 @@ def _bulk(name: str) -> AnyAct:
     return Act(name=name, title=TITLES[name][0], role="operator", parameters=parameters, look=look, do=do, bulk=True)
 
 
-ACTS: tuple[AnyAct, ...] = (
-    *(_bulk(name) for name in KINDS),
-    _deciding("paused", "Pause", "The job does nothing more until somebody resumes it."),
-    _deciding("running", "Resume", "The job goes on, and waits for the outcome of the first ones no more."),
-    _deciding("cancelled", "Cancel the job", "The job ends here.", "What it did stays done."),
-)
+ACTS: tuple[AnyAct, ...] = tuple(_bulk(name) for name in KINDS)
+
+
+def deciding(makers: Mapping[str, AnyAct]) -> tuple[AnyAct, ...]:
+    """Acts on jobs. Whoever may press the act that made a job, by `makers`, may decide about it, and nobody else."""
+    return (
+        _deciding(makers, "paused", "Pause", "The job does nothing more until somebody resumes it."),
+        _deciding(makers, "running", "Resume", "The job goes on, and waits for the outcome of the first ones no more."),
+        _deciding(makers, "cancelled", "Cancel the job", "The job ends here.", "What it did stays done."),
+    )

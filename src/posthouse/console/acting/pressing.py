@@ -12,7 +12,7 @@ import msgspec
 from posthouse.app import App
 from posthouse.clock import new_id
 from posthouse.console.access.who import Who
-from posthouse.console.acting.act import OURS, AnyAct, Call, Look, Outcome
+from posthouse.console.acting.act import OURS, AnyAct, Call, Look, Outcome, refuse_rights
 from posthouse.console.asking import Refusal
 from posthouse.console.estate import Estate
 from posthouse.errors import (
@@ -55,7 +55,7 @@ async def press(
     act = acts.get(name)
     if act is None:
         raise Refusal(404, f"There is no act {name!r}.{did_you_mean(name, acts)}")
-    _refuse_rights(act, who)
+    refuse_rights(act, who)
     service = estate.service(_text(body, "service"))
     parameters = parameters_of(act, body)
     app = await estate.one(service.name, _itself)
@@ -108,15 +108,6 @@ def _preview(act: AnyAct, look: Look) -> Mapping[str, object]:
         "seen": msgspec.json.encode(Seen(look.tenant, look.turn, look.seen)).decode(),
         "press": new_id(),
     }
-
-
-def _refuse_rights(act: AnyAct, who: Who) -> None:
-    if not who.may(act.role):
-        raise Refusal(403, f"{act.title} is for the role {act.role}.", "Ask whoever gives roles.")
-    if act.all_tenants and who.tenants is not None:
-        raise Refusal(403, f"{act.title} touches all tenants, and you see only some.", "Ask somebody who sees all.")
-    if act.payloads and not who.payloads:
-        raise Refusal(403, f"{act.title} is for who may see payloads.", "Ask whoever gives rights.")
 
 
 def parameters_of(act: AnyAct, body: Mapping[str, object]) -> object:

@@ -13,9 +13,8 @@ from posthouse.console.acting.pressing import press
 from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.estate import Estate
 
-ACTS: Mapping[str, AnyAct] = {
-    act.name: act for act in (*held.ACTS, *outbox.ACTS, *processes.ACTS, *replaying.ACTS, *bulk.ACTS)
-}
+_OF_THINGS = {act.name: act for act in (*held.ACTS, *outbox.ACTS, *processes.ACTS, *replaying.ACTS, *bulk.ACTS)}
+ACTS: Mapping[str, AnyAct] = {**_OF_THINGS, **{act.name: act for act in bulk.deciding(_OF_THINGS)}}
 
 LARGEST = 9 * 2**20
 """Bytes of a request: the largest payload that an event may have, and what is said about it."""

@@ -10,7 +10,8 @@ import pytest
 
 from posthouse import Service
 from posthouse.app import app_of
-from posthouse.console.access.who import Who
+from posthouse.clock import new_id
+from posthouse.console.access.who import Role, Who
 from posthouse.console.acting.running import Lost, Run, Runner, item_key
 from posthouse.console.asking import Ask, Refusal
 from posthouse.console.pages.jobs import listed, one, says
@@ -309,6 +310,37 @@ async def test_a_job_reads_no_payload_but_of_what_it_acts_on_and_asks_for_outcom
         await asyncio.gather(task, return_exceptions=True)
         assert read <= 20 * 2  # the act itself reads what it acts on
         assert asked <= 1
+
+
+@pytest.mark.parametrize(
+    ("act", "role", "other"), [("outbox.resend", "replayer", "operator"), ("held.skip.all", "operator", "replayer")]
+)
+async def test_whoever_may_start_a_job_decides_about_it_and_nobody_else(act: str, role: Role, other: Role) -> None:
+    shop, placed, _ = a_shop()
+    async with Harness(shop) as harness:
+        await held_orders(harness, shop, placed, 2)
+        body = {"service": "shop", "job": (await Console(shop).press(act, service="shop"))["job"]}
+        may, may_not = (Who(name="rae", roles=frozenset[Role]((one,))) for one in (role, other))
+        some = msgspec.structs.replace(may, tenants=frozenset(("t1",)))
+        for verb, state in (("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")):
+            refusal = await Console(shop, who=may_not).refusal(f"job.{verb}", **body, dry=True)
+            assert (refusal.status, f"is for the role {role}" in refusal.message) == (403, True)
+            assert (await Console(shop, who=some).refusal(f"job.{verb}", **body, dry=True)).status == 404
+            await Console(shop, who=may).press(f"job.{verb}", **body)
+            assert (await the_job(shop, body["job"])).state == state
+
+
+async def test_a_job_of_an_act_that_is_not_known_here_is_left_alone() -> None:
+    shop, placed, _ = a_shop()
+    async with Harness(shop) as harness:
+        await held_orders(harness, shop, placed, 1)
+        job = (await Console(shop).press("held.skip.all", service="shop"))["job"]
+        store = app_of(shop).store
+        newer = msgspec.structs.replace(await the_job(shop, job), id=new_id(), act="held.of.tomorrow")
+        async with store.begin() as tx:
+            await store.jobs.add(tx, newer)
+        refusal = await Console(shop).refusal("job.cancel", service="shop", job=newer.id, dry=True)
+        assert (refusal.status, "held.of.tomorrow" in refusal.message) == (409, True)
 
 
 async def test_a_runner_takes_up_what_was_pressed_and_stops_when_it_is_closed() -> None:
