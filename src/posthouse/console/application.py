@@ -24,7 +24,7 @@ from posthouse.console.access.who import Who
 from posthouse.console.acting.act import Outcome
 from posthouse.console.acting.running import Runner
 from posthouse.console.acting.table import LARGEST, pressed
-from posthouse.console.asking import Ask, Page, Refusal
+from posthouse.console.asking import Ask, Page, Refusal, refuse_nul
 from posthouse.console.dispatch import Paths, parts_of
 from posthouse.console.estate import Estate
 from posthouse.console.interface import Static, index
@@ -103,6 +103,7 @@ async def _answer(estate: Estate, paths: Paths, request: Request) -> Response:
     try:
         await estate.load()
         ask = Ask(estate=estate, who=who, path=path, query=request.query_params)
+        refuse_nul({**ask.query, **ask.path})
         data = await page(ask)
         problems = dict.fromkeys([*estate.problems, *ask.problems])
         return as_json({"data": data, "problems": [*problems], "at": datetime.now(UTC)})

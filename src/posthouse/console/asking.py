@@ -45,4 +45,11 @@ class Refusal(Exception):
         self.status, self.message, self.hint = status, message, hint
 
 
+def refuse_nul(said: Mapping[str, object]) -> None:
+    """Raise Refusal 400 for text that no PostgreSQL keeps or compares."""
+    for name, value in said.items():
+        if isinstance(value, str) and "\0" in value:
+            raise Refusal(400, f"{name!r} has a NUL (U+0000) in it.", "Take it out.")
+
+
 Page = Callable[[Ask], Awaitable[object]]

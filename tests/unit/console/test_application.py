@@ -69,6 +69,14 @@ async def test_a_part_of_a_path_may_hold_anything(key: str, root: str) -> None:
     assert answer.json()["data"]["path"] == {"service": "orders", "key": key}
 
 
+@pytest.mark.parametrize("path", ["/api/key/a%00b", "/api/key/a?tenant=a%00b"])
+async def test_a_nul_which_no_store_keeps_is_refused(path: str) -> None:
+    async with asking(application(Estate(Service("orders")), {"/key/{key}": echo})) as client:
+        answer = await client.get(path)
+
+    assert (answer.status_code, "has a NUL" in answer.json()["error"]["message"]) == (400, True)
+
+
 def quoted(text: str, slash: bool = False) -> str:
     return quote(text, safe="" if slash else "/").replace(".", "%2E" if slash else ".")
 

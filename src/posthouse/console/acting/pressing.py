@@ -13,7 +13,7 @@ from posthouse.app import App
 from posthouse.clock import new_id
 from posthouse.console.access.who import Who
 from posthouse.console.acting.act import OURS, AnyAct, Call, Look, Outcome, refuse_rights
-from posthouse.console.asking import Refusal
+from posthouse.console.asking import Refusal, refuse_nul
 from posthouse.console.estate import Estate
 from posthouse.errors import (
     BrokerUnavailable,
@@ -56,6 +56,7 @@ async def press(
     if act is None:
         raise Refusal(404, f"There is no act {name!r}.{did_you_mean(name, acts)}")
     refuse_rights(act, who)
+    refuse_nul(body)
     service = estate.service(_text(body, "service"))
     parameters = parameters_of(act, body)
     app = await estate.one(service.name, _itself)
@@ -178,9 +179,11 @@ def _press(body: Mapping[str, object]) -> str:
 
 def _seen(body: Mapping[str, object]) -> Seen:
     try:
-        return msgspec.json.decode(_text(body, "seen"), type=Seen)
+        seen = msgspec.json.decode(_text(body, "seen"), type=Seen)
     except msgspec.DecodeError as error:
         raise Refusal(400, "`seen` is not what a preview gave out.", "Look first: send it with `dry`.") from error
+    refuse_nul({"seen": seen.tenant + seen.state})
+    return seen
 
 
 async def _itself(app: App) -> App:

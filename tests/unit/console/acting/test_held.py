@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from posthouse.app import app_of
+from posthouse.clock import new_id
 from posthouse.console.access.who import Role, Who
 from posthouse.console.application import application
 from posthouse.store.actions import ActionFilter
@@ -123,6 +124,16 @@ async def test_parameters_are_checked_with_a_sentence(body: dict[str, object], s
         refusal = await Console(shop).refusal("held.retry", service="shop", dry=True, **body)
         assert refusal.status == status
         assert said in refusal.message
+
+
+@pytest.mark.parametrize("where", ["why", "seen", "press", "service", "tenant", "key", "fingerprint"])
+async def test_a_nul_which_no_store_keeps_is_refused(where: str) -> None:
+    shop, *_ = a_shop()
+    async with Harness(shop):
+        said = '["a\\u0000b", null, ""]' if where == "seen" else "a\0b"
+        body = {"service": "shop", "why": "x", "seen": '["", null, ""]', "press": new_id(), where: said}
+        refusal = await Console(shop).refusal("held.skip.all", **body)
+        assert (refusal.status, refusal.message) == (400, f"{where!r} has a NUL (U+0000) in it.")
 
 
 async def test_names_are_suggested() -> None:
