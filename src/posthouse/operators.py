@@ -26,6 +26,9 @@ VARIABLE = "POSTHOUSE_OPERATOR"
 LONGEST = 200
 """So many characters are kept of a text that was changed."""
 
+Path = tuple[str, ...]
+"""Keys from the outside to the inside of a document."""
+
 
 def operator_name() -> str:
     """Whoever nobody named: what the environment says, else the login and the host of this process."""
@@ -141,34 +144,59 @@ def _value(name: str, value: object) -> object:
 
 def changes(before: bytes, after: bytes, hidden: Sequence[str] = ()) -> Changes:
     """The fields of two JSON documents that differ, dots reaching inside. Of those under a `hidden` path, in which `*` is any
-    item, it is said only that they changed. Other bytes have a length."""
+    item, it is said only that they changed, and of what has another structure than these paths too. Other bytes have a length."""
+    found: dict[str, tuple[object, object]] = {}
     try:
-        old, new = _fields(msgspec.json.decode(before)), _fields(msgspec.json.decode(after))
+        old, new = msgspec.json.decode(before), msgspec.json.decode(after)
+        _compare((), old, new, [tuple(path.split(".")) for path in hidden], found)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {"bytes": (len(before), len(after))}
-    patterns = [pattern.split(".") for pattern in hidden]
-    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-    return {
-        name: (HIDDEN, HIDDEN) if _is_hidden(name.split("."), patterns) else (old.get(name), new.get(name))
-        for name in names
-    }
+    return found
 
 
-def _fields(document: object, path: str = "") -> Mapping[str, object]:
-    """What is at the end of each path; an empty container is a value."""
-    items = (
-        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
-    )
-    inside = {
-        name: value
-        for key, item in items
-        for name, value in _fields(item, f"{path}.{key}" if path else str(key)).items()
-    }
-    return inside or {path: document}
+def _compare(
+    path: Path, old: object, new: object, hidden: Sequence[Path], found: dict[str, tuple[object, object]]
+) -> None:
+    """Note what differs at the end of each path; an empty container is a value. `hidden` are the paths from here on: they follow
+    the structure, never the names as they are written, since a key may hold a dot."""
+
+    def note(before: object, after: object, is_hidden: bool) -> None:
+        name = ".".join(path)
+        is_hidden = is_hidden or name in found  # of two places with one name neither is said
+        found[name] = (HIDDEN, HIDDEN) if is_hidden else (before, after)
+
+    is_hidden = () in hidden
+    if hidden and not is_hidden and not _fits(old, new, hidden):
+        if old != new:
+            note(old, new, True)
+        return
+    olds, news = _inside(old), _inside(new)
+    if not olds and not news:
+        if old != new:
+            note(old, new, is_hidden)
+        return
+    if not olds and old is not None:
+        note(old, None, is_hidden)
+    if not news and new is not None:
+        note(None, new, is_hidden)
+    is_list = isinstance(old, list) or isinstance(new, list)
+    for key in {**olds, **news}:
+        if is_hidden:
+            below: list[Path] = [()]
+        elif is_list:
+            below = [one[1:] if one[0] == "*" else one for one in hidden]
+        else:
+            below = [one[1:] for one in hidden if one[0] in ("*", key)]
+        _compare((*path, key), olds.get(key), news.get(key), below, found)
 
 
-def _is_hidden(path: Sequence[str], patterns: Sequence[Sequence[str]]) -> bool:
-    return any(
-        len(path) >= len(pattern) and all(want in ("*", have) for want, have in zip(pattern, path, strict=False))
-        for pattern in patterns
-    )
+def _fits(old: object, new: object, hidden: Sequence[Path]) -> bool:
+    """Whether what is here has the structure that the hidden paths speak of; nobody knows what is personal in something else."""
+    kinds = {type(value) for value in (old, new) if value is not None}
+    return kinds <= {dict} or (kinds == {list} and any(path[0] == "*" for path in hidden))
+
+
+def _inside(value: object) -> Mapping[str, object]:
+    if isinstance(value, list):
+        return {str(number): item for number, item in enumerate(value)}
+    return value if isinstance(value, dict) else {}

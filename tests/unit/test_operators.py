@@ -40,6 +40,18 @@ def test_a_login_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> 
         (b'{"mail":"a@x.org","n":1}', b'{"mail":"b@x.org","n":2}', ("mail",), {"mail": ("…", "…"), "n": (1, 2)}),
         (b'{"p":[{"name":"A"}]}', b'{"p":[{"name":"B"}]}', ("p.*.name",), {"p.0.name": ("…", "…")}),
         (b'{"person":{"name":"A"}}', b'{"person":{"name":"B"}}', ("person",), {"person.name": ("…", "…")}),
+        (
+            b'{"g":{"room.12":{"mail":"A"}}}',
+            b'{"g":{"room.12":{"mail":"B"}}}',
+            ("g.*.mail",),
+            {"g.room.12.mail": ("…", "…")},
+        ),
+        (b'{"g":[{"mail":"A"}]}', b'{"g":{"mail":"B"}}', ("g.mail",), {"g": ("…", "…")}),
+        (b'{"g":[{"mail":"A"}]}', b'{"g":[{"mail":"B"}]}', ("g.mail",), {"g": ("…", "…")}),
+        (b'{"g":"A"}', b'{"g":{"mail":"B","n":1}}', ("g.mail",), {"g": ("…", "…")}),
+        (b'{"g":null}', b'{"g":{"mail":"B","n":1}}', ("g.mail",), {"g.mail": ("…", "…"), "g.n": (None, 1)}),
+        (b'["A"]', b'["B"]', ("mail",), {"": ("…", "…")}),
+        (b'{"a.b":1,"a":{"b":"A"}}', b'{"a.b":2,"a":{"b":"B"}}', ("a.b",), {"a.b": ("…", "…")}),
         (b"\x00\x01", b"\x00\x01\x02", (), {"bytes": (2, 3)}),
     ],
 )
