@@ -116,29 +116,29 @@ def _edited(call: Call[Edited], event: Event[bytes]) -> bytes:
         values = {path: msgspec.json.decode(raw) for path, raw in parameters.set.items()}
         data = with_fields(catalogue, event, values)
     else:
-        data = restored(event.data, (parameters.data or "").encode())
+        data = (parameters.data or "").encode()
+    _refuse_hidden(event.data, data)
     check_edit(call.service.name, catalogue, event, data)
     return data
 
 
-def restored(before: bytes, after: bytes) -> bytes:
-    """The edited payload; what was shown as hidden and left so is as it was."""
+def _refuse_hidden(before: bytes, after: bytes) -> None:
+    """What was shown as hidden and came back so is refused, never guessed: lines may have moved, and it is nobody's value."""
     try:
-        old, new = msgspec.json.decode(before), msgspec.json.decode(after)
+        left: list[tuple[object, object]] = [(msgspec.json.decode(before), msgspec.json.decode(after))]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return after
-    whole = _unhidden(old, new)
-    return after if whole == new else msgspec.json.encode(whole)
-
-
-def _unhidden(old: object, new: object) -> object:
-    if new == HIDDEN:
-        return old
-    if isinstance(old, dict) and isinstance(new, dict):
-        return {name: _unhidden(old[name], value) if name in old else value for name, value in new.items()}
-    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        return [_unhidden(before, after) for before, after in zip(old, new, strict=True)]
-    return new
+        return
+    while left:
+        old, new = left.pop()
+        if new == HIDDEN and old != HIDDEN:
+            raise Refusal(
+                400, f"“{HIDDEN}” stands for what is hidden: it is no value.", "Unmask the payload, and edit it whole."
+            )
+        if isinstance(new, dict):
+            left += ((old.get(name) if isinstance(old, dict) else None, value) for name, value in new.items())
+        elif isinstance(new, list):
+            known = old if isinstance(old, list) else []
+            left += ((known[at] if at < len(known) else None, value) for at, value in enumerate(new))
 
 
 async def _retry(call: Call[Forced], look: Look) -> Outcome:

@@ -91,7 +91,7 @@ async def test_an_edit_shows_the_fields_that_change_and_hides_personal_ones() ->
         await harness.advance(1)
         [dead] = await harness.held(shop)
         console = Console(shop)
-        data = '{"order_id":"o-1","total":1152921504606846977,"email":"…"}'
+        data = '{"order_id":"o-1","total":1152921504606846977,"email":"a@b.example"}'
         seen = await console.look("held.edit", service="shop", id=str(dead.id), data=data)
         assert seen["changes"] == [{"field": "total", "before": "1152921504606846976", "after": "1152921504606846977"}]
         seen = await console.look(
@@ -106,6 +106,36 @@ async def test_an_edit_shows_the_fields_that_change_and_hides_personal_ones() ->
         assert b"a@b.example" in again.body
         await harness.advance(1)
         assert await harness.held(shop) == []
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        {"data": '{"order_id":"o-1","total":2,"email":"…"}'},
+        {"data": '{"order_id":"…","total":1,"email":"…"}'},
+        {"data": '{"order_id":"o-1","total":2,"email":"a@b.example","more":[{"deep":"…"}]}'},
+        {"set": {"email": "…"}},
+    ],
+)
+async def test_what_was_shown_as_hidden_is_never_guessed_back_into_a_payload(edited: dict[str, object]) -> None:
+    shop, placed, _ = a_shop()
+    async with Harness(shop) as harness:
+        await harness.publish(placed(order_id="o-1", total=1, email="a@b.example"))
+        await harness.advance(1)
+        [dead] = await harness.held(shop)
+        refusal = await Console(shop).refusal("held.edit", service="shop", id=str(dead.id), dry=True, **edited)
+        assert (refusal.status, "stands for what is hidden" in refusal.message) == (400, True)
+        assert "Unmask" in refusal.hint
+
+
+async def test_a_payload_that_says_so_itself_keeps_it() -> None:
+    shop, placed, _ = a_shop()
+    async with Harness(shop) as harness:
+        await harness.publish(placed(order_id="o-1", total=1, email="…"))
+        await harness.advance(1)
+        [dead] = await harness.held(shop)
+        body = {"service": "shop", "id": str(dead.id), "data": '{"order_id":"o-1","total":2,"email":"…"}'}
+        assert [change["field"] for change in (await Console(shop).look("held.edit", **body))["changes"]] == ["total"]
 
 
 @pytest.mark.parametrize(
