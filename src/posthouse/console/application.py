@@ -16,12 +16,12 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from posthouse.app import App
 from posthouse.console.access.access import Access
 from posthouse.console.access.guard import Guard
 from posthouse.console.access.who import Who
-from posthouse.console.acting.act import Outcome
 from posthouse.console.acting.running import Runner
 from posthouse.console.acting.table import LARGEST, pressed
 from posthouse.console.asking import Ask, Page, Refusal, refuse_nul
@@ -87,14 +87,26 @@ def application(estate: Estate, tables: Mapping[str, Page] = TABLES) -> Starlett
         routes=[
             Route("/api/live", live, methods=["GET"]),
             Route("/api/{path:path}", partial(_answer, estate, Paths(tables)), methods=["GET"]),
-            Route("/api/acts/{name}", partial(_act, estate, runner), methods=["POST"]),
+            Route("/api/acts/{name}", partial(_act, estate), methods=["POST"]),
             Mount("/static", Static()),
             Route("/{path:path}", index, methods=["GET"]),
         ],
-        middleware=[Middleware(GZipMiddleware, minimum_size=1_000)],
+        middleware=[Middleware(_Awake, runner=runner), Middleware(GZipMiddleware, minimum_size=1_000)],
         exception_handlers={Refusal: _refused, HTTPException: _unfit},
         lifespan=lifespan,
     )
+
+
+class _Awake:
+    """Takes jobs up at whatever is asked first: what is mounted is not told of its start, and may have been ended within a job."""
+
+    def __init__(self, app: ASGIApp, runner: Runner) -> None:
+        self._app, self._runner = app, runner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            self._runner.start()
+        await self._app(scope, receive, send)
 
 
 async def _answer(estate: Estate, paths: Paths, request: Request) -> Response:
@@ -113,13 +125,11 @@ async def _answer(estate: Estate, paths: Paths, request: Request) -> Response:
         return failed(request, error)
 
 
-async def _act(estate: Estate, runner: Runner, request: Request) -> Response:
+async def _act(estate: Estate, request: Request) -> Response:
     who = who_of(request)
     try:
         await estate.load()
         done = await pressed(estate, who, request.path_params["name"], await _body(request))
-        if isinstance(done, Outcome) and done.job is not None:
-            runner.start()  # where nobody told of the start
         return as_json({"data": done, "problems": [], "at": datetime.now(UTC)})
     except Refusal:
         raise

@@ -4,6 +4,7 @@ operators' log under an id that is made of the job's and the item's, so that no 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import math
 import time
@@ -62,7 +63,9 @@ class Runner:
     def start(self) -> None:
         """Begin, unless it has."""
         if self._loop is None or self._loop.done():
-            self._loop = asyncio.create_task(self._seek(), name="posthouse console: jobs")
+            self._loop = asyncio.create_task(
+                self._seek(), name="posthouse console: jobs", context=contextvars.Context()
+            )  # not as part of the request that began it
 
     async def aclose(self) -> None:
         """Stop between two items; another console may go on at once."""

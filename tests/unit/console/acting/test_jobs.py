@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
@@ -13,6 +14,7 @@ from posthouse.app import app_of
 from posthouse.clock import new_id
 from posthouse.console.access.who import Role, Who
 from posthouse.console.acting.running import Lost, Run, Runner, item_key
+from posthouse.console.application import application
 from posthouse.console.asking import Ask, Refusal
 from posthouse.console.pages.jobs import listed, one, says
 from posthouse.store import HeldEvent, HeldFilter
@@ -341,6 +343,18 @@ async def test_a_job_of_an_act_that_is_not_known_here_is_left_alone() -> None:
             await store.jobs.add(tx, newer)
         refusal = await Console(shop).refusal("job.cancel", service="shop", job=newer.id, dry=True)
         assert (refusal.status, "held.of.tomorrow" in refusal.message) == (409, True)
+
+
+async def test_a_mounted_console_goes_on_with_a_job_as_soon_as_anybody_asks_for_anything() -> None:
+    shop, placed, _ = a_shop()
+    async with Harness(shop) as harness:
+        await held_orders(harness, shop, placed, 2)
+        console = Console(shop)
+        answer = await console.press("held.skip.all", service="shop", **FAST)  # by a console that was ended since
+        mounted = httpx.ASGITransport(application(console.estate))  # which is not told of its start
+        async with httpx.AsyncClient(transport=mounted, base_url="http://127.0.0.1") as client:
+            await client.get("/api/jobs")
+        await eventually(lambda: the_job(shop, answer["job"]), right=lambda job: job.state == "done")
 
 
 async def test_a_runner_takes_up_what_was_pressed_and_stops_when_it_is_closed() -> None:
