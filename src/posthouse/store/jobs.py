@@ -88,8 +88,17 @@ class JobTable(Protocol):
         """Those of these services, by id, newest first; `before` an id: only older ones."""
         ...
 
-    async def take(self, services: Sequence[str], holder: str, seconds: float) -> Job | None:
-        """The oldest running job of these services whose lease is free, leased for so many seconds, under a new token."""
+    async def take(
+        self,
+        services: Sequence[str],
+        holder: str,
+        seconds: float,
+        *,
+        acts: Sequence[str] | None = None,
+        besides: Sequence[str] = (),
+    ) -> Job | None:
+        """The oldest running job of these services whose lease is free, leased for so many seconds, under a new token: of these
+        acts (None: any), and none of these ids."""
         ...
 
     async def save(self, job: Job, seconds: float, *, ended: JobState | None = None) -> JobState | None:

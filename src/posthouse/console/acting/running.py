@@ -10,6 +10,7 @@ import math
 import time
 import uuid
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -58,7 +59,7 @@ class Runner:
         self._lease, self._look = lease, look
         self._holder = new_id()
         self._loop: asyncio.Task[None] | None = None
-        self._runs: set[asyncio.Task[None]] = set()
+        self._runs: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         """Begin, unless it has."""
@@ -69,7 +70,7 @@ class Runner:
 
     async def aclose(self) -> None:
         """Stop between two items; another console may go on at once."""
-        tasks = [task for task in (self._loop, *self._runs) if task is not None]
+        tasks = [task for task in (self._loop, *self._runs.values()) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -85,23 +86,27 @@ class Runner:
             await asyncio.sleep(self._look)
 
     async def _taken(self) -> bool:
-        """Take what is free of each store; whether there was any."""
+        """Take what is free of each store, and can be run here; whether there was any. What runs here is not free, also where an item
+        waited for longer than the lease."""
 
         async def take(app: App) -> Job | None:
-            return await app.store.jobs.take([service.name for service in app.services], self._holder, self._lease)
+            here = [service.name for service in app.services if service.name in self._estate.services]
+            acts, besides = [*KINDS, *WHOLE], [*self._runs]
+            return await app.store.jobs.take(here, self._holder, self._lease, acts=acts, besides=besides)
 
         told = await self._estate.each(take)
         jobs = [job for job in told.found.values() if job is not None]
         for job in jobs:
             task = asyncio.create_task(self._run(job), name=f"posthouse console: job {job.id}")
-            self._runs.add(task)
-            task.add_done_callback(self._runs.discard)
+            self._runs[job.id] = task
+            task.add_done_callback(partial(self._forget, job.id))
         return bool(jobs)
 
+    def _forget(self, id: str, _: asyncio.Task[None]) -> None:
+        del self._runs[id]
+
     async def _run(self, job: Job) -> None:
-        service = self._estate.services.get(job.service)
-        if service is None:
-            return
+        service = self._estate.services[job.service]
         kind = WholeRun if job.act in WHOLE else Run
         run = kind(service, job, lease=self._lease, look=self._look)
         try:

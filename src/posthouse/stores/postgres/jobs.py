@@ -39,6 +39,7 @@ TAKE = f"""
 {CLOCK}, free AS MATERIALIZED (
     SELECT j.id AS free_id FROM posthouse.job j, clock c
     WHERE j.state = 'running' AND j.leased_until <= c.now AND j.service = ANY($2::text[])
+        AND ($5::text[] IS NULL OR j.act = ANY($5::text[])) AND j.id <> ALL($6::text[])
     ORDER BY j.id LIMIT 1 FOR UPDATE OF j SKIP LOCKED)
 UPDATE posthouse.job SET holder = $3, token = token + 1, leased_until = clock.now + $4::double precision
 FROM clock, free WHERE id = free.free_id RETURNING {READ}
@@ -86,8 +87,17 @@ class PostgresJobs:
         found = await self._database.run(FIND, self._now(), list(services), before, limit)
         return [job_of(columns) for columns in found]
 
-    async def take(self, services: Sequence[str], holder: str, seconds: float) -> Job | None:
-        found = list(await self._database.run(TAKE, self._now(), list(services), holder, seconds))
+    async def take(
+        self,
+        services: Sequence[str],
+        holder: str,
+        seconds: float,
+        *,
+        acts: Sequence[str] | None = None,
+        besides: Sequence[str] = (),
+    ) -> Job | None:
+        known = None if acts is None else list(acts)
+        found = list(await self._database.run(TAKE, self._now(), list(services), holder, seconds, known, list(besides)))
         return job_of(found[0]) if found else None
 
     async def save(self, job: Job, seconds: float, *, ended: JobState | None = None) -> JobState | None:

@@ -34,7 +34,8 @@ ORDER BY id DESC LIMIT ?4
 TAKE = f"""
 UPDATE posthouse_job SET holder = ?3, token = token + 1, leased_until = ?1 + ?4 WHERE id = (
     SELECT id FROM posthouse_job WHERE state = 'running' AND leased_until <= ?1
-        AND service IN (SELECT value FROM json_each(?2)) ORDER BY id LIMIT 1)
+        AND service IN (SELECT value FROM json_each(?2)) AND (?5 IS NULL OR act IN (SELECT value FROM json_each(?5)))
+        AND id NOT IN (SELECT value FROM json_each(?6)) ORDER BY id LIMIT 1)
 RETURNING {READ}
 """
 
@@ -78,9 +79,19 @@ class SqliteJobs:
         parameters = (self._clock.now(), _listed(services), before, limit)
         return [job_of(columns) for columns in await self._database.select(FIND, parameters)]
 
-    async def take(self, services: Sequence[str], holder: str, seconds: float) -> Job | None:
+    async def take(
+        self,
+        services: Sequence[str],
+        holder: str,
+        seconds: float,
+        *,
+        acts: Sequence[str] | None = None,
+        besides: Sequence[str] = (),
+    ) -> Job | None:
+        known = None if acts is None else _listed(acts)
+        parameters = (self._clock.now(), _listed(services), holder, seconds, known, _listed(besides))
         async with self._database.begin(books=True) as tx:
-            found = list(tx.run(TAKE, (self._clock.now(), _listed(services), holder, seconds)))
+            found = list(tx.run(TAKE, parameters))
         return job_of(found[0]) if found else None
 
     async def save(self, job: Job, seconds: float, *, ended: JobState | None = None) -> JobState | None:

@@ -60,6 +60,15 @@ class JobContract(StoreFixtures):
         assert found is not None
         assert (found.done, found.holder) == (1, "two")
 
+    async def test_one_takes_no_job_of_an_act_that_it_does_not_know_nor_one_that_it_runs(self, store: Store) -> None:
+        job = await added(store, a_job())
+        assert await store.jobs.take(["orders"], "one", 10.0, acts=["held.skip.all"]) is None
+        assert await store.jobs.take(["orders"], "one", 10.0, acts=[]) is None
+        assert await store.jobs.take(["orders"], "one", 10.0, besides=["none", job.id]) is None
+        mine = await store.jobs.take(["orders"], "one", 10.0, acts=["held.skip.all", job.act], besides=["none"])
+        assert mine is not None
+        assert (mine.id, mine.token) == (job.id, 1)
+
     async def test_progress_is_kept_for_whoever_takes_it_up(self, store: Store, other: Store) -> None:
         await added(store, a_job())
         mine = await store.jobs.take(["orders"], "one", 10.0)

@@ -345,6 +345,30 @@ async def test_a_job_of_an_act_that_is_not_known_here_is_left_alone() -> None:
         assert (refusal.status, "held.of.tomorrow" in refusal.message) == (409, True)
 
 
+async def test_a_console_leaves_alone_what_it_cannot_run_and_what_it_runs() -> None:
+    shop, placed, _ = a_shop()
+    elsewhere = Service("elsewhere")
+    async with Harness(shop, elsewhere) as harness:
+        await held_orders(harness, shop, placed, 2)
+        store = app_of(shop).store
+        strange = [
+            Job(id=new_id(), service=service, act=act, parameters=b"{}", by="bob", why="it", rate=1.0)
+            for service, act in (("elsewhere", "held.skip.all"), ("shop", "of.tomorrow"))
+        ]
+        async with store.begin() as tx:
+            for job in strange:
+                await store.jobs.add(tx, job)
+        console = Console(shop)
+        answer = await console.press("held.skip.all", service="shop", rate=0.2)
+        runner = Runner(console.estate, lease=0.0, look=0.01)  # its lease is over at once, and nobody renews it
+        runner.start()
+        await eventually(lambda: the_job(shop, answer["job"]), right=lambda job: job.done == 1)
+        await asyncio.sleep(0.2)  # some looks: nothing is to happen
+        await runner.aclose()
+        assert (await the_job(shop, answer["job"])).token == 1
+        assert [(await the_job(shop, job.id)).token for job in strange] == [0, 0]
+
+
 async def test_a_mounted_console_goes_on_with_a_job_as_soon_as_anybody_asks_for_anything() -> None:
     shop, placed, _ = a_shop()
     async with Harness(shop) as harness:
