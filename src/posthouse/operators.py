@@ -142,6 +142,10 @@ def _value(name: str, value: object) -> object:
     return value if not isinstance(value, str) or len(value) <= LONGEST else f"{value[:LONGEST]}{HIDDEN}"
 
 
+NOTHING = (None, msgspec.UNSET)
+"""A null, or no such field."""
+
+
 def changes(before: bytes, after: bytes, hidden: Sequence[str] = ()) -> Changes:
     """The fields of two JSON documents that differ, dots reaching inside. Of those under a `hidden` path, in which `*` is any
     item, it is said only that they changed, and of what has another structure than these paths too. Other bytes have a length."""
@@ -163,21 +167,23 @@ def _compare(
     def note(before: object, after: object, is_hidden: bool) -> None:
         name = ".".join(path)
         is_hidden = is_hidden or name in found  # of two places with one name neither is said
-        found[name] = (HIDDEN, HIDDEN) if is_hidden else (before, after)
+        said = [None if value is msgspec.UNSET else value for value in (before, after)]
+        found[name] = (HIDDEN, HIDDEN) if is_hidden else (said[0], said[1])
 
     is_hidden = () in hidden
     if hidden and not is_hidden and not _fits(old, new, hidden):
-        if old != new:
+        if not _same(old, new):
             note(old, new, True)
         return
     olds, news = _inside(old), _inside(new)
-    if not olds and not news:
-        if old != new:
+    turned = {type(old), type(new)} == {dict, list}
+    if turned or (not olds and not news):
+        if not _same(old, new):
             note(old, new, is_hidden)
         return
-    if not olds and old is not None:
+    if not olds and old not in NOTHING:
         note(old, None, is_hidden)
-    if not news and new is not None:
+    if not news and new not in NOTHING:
         note(None, new, is_hidden)
     is_list = isinstance(old, list) or isinstance(new, list)
     for key in {**olds, **news}:
@@ -187,12 +193,19 @@ def _compare(
             below = [one[1:] if one[0] == "*" else one for one in hidden]
         else:
             below = [one[1:] for one in hidden if one[0] in ("*", key)]
-        _compare((*path, key), olds.get(key), news.get(key), below, found)
+        _compare((*path, key), olds.get(key, msgspec.UNSET), news.get(key, msgspec.UNSET), below, found)
+
+
+def _same(old: object, new: object) -> bool:
+    """As they are written: 1 is neither true nor 1.0, and null is not what is missing."""
+    if old is msgspec.UNSET or new is msgspec.UNSET:
+        return old is new
+    return msgspec.json.encode(old, order="sorted") == msgspec.json.encode(new, order="sorted")
 
 
 def _fits(old: object, new: object, hidden: Sequence[Path]) -> bool:
     """Whether what is here has the structure that the hidden paths speak of; nobody knows what is personal in something else."""
-    kinds = {type(value) for value in (old, new) if value is not None}
+    kinds = {type(value) for value in (old, new) if value not in NOTHING}
     return kinds <= {dict} or (kinds == {list} and any(path[0] == "*" for path in hidden))
 
 

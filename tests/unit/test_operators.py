@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from posthouse.app import App
@@ -59,6 +60,23 @@ def test_what_was_edited_is_said_field_by_field(
     before: bytes, after: bytes, hidden: tuple[str, ...], changed: dict[str, tuple[object, object]]
 ) -> None:
     assert changes(before, after, hidden) == changed
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (b'{"n":1}', b'{"n":true}', {"n": (1, True)}),
+        (b'{"n":1}', b'{"n":1.0}', {"n": (1, 1.0)}),
+        (b'{"x":1}', b'{"x":1,"note":null}', {"note": (None, None)}),
+        (b'{"x":1,"note":null}', b'{"x":1}', {"note": (None, None)}),
+        (b'{"l":[1]}', b'{"l":{"0":1}}', {"l": ([1], {"0": 1})}),
+        (b'{"a":1,"b":2}', b'{"b":2,"a":1}', {}),
+    ],
+)
+def test_a_change_that_compares_as_equal_is_one_all_the_same(before: bytes, after: bytes, said: object) -> None:
+    found = changes(before, after)
+    assert msgspec.json.encode(found) == msgspec.json.encode(said)
+    assert all(one == ("…", "…") for one in changes(before, after, ["*"]).values())
 
 
 @pytest.fixture
