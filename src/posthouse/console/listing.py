@@ -38,8 +38,8 @@ def seen_tenants(ask: Ask) -> Collection[str] | None:
 def lines_wanted(ask: Ask) -> int:
     """What `?limit=` says."""
     text = ask.query.get("limit") or str(SHOWN)
-    if not text.isdecimal() or not 1 <= int(text) <= MOST:
-        raise Refusal(400, f"limit={text!r} is no number from 1 to {MOST}.")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9) or not 1 <= int(text) <= MOST:
+        raise Refusal(400, f"limit={text[:40]!r} is no number from 1 to {MOST}.")
     return int(text)
 
 
@@ -48,9 +48,20 @@ def place_of(ask: Ask, kind: type[T]) -> T | None:
     if not (text := ask.query.get("after")):
         return None
     try:
-        return msgspec.json.decode(text, type=kind, strict=True)
+        place = msgspec.json.decode(text, type=kind, strict=True)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        raise Refusal(400, f"after={text!r} is no place in this list.", "Begin at the top.") from error
+        raise Refusal(400, f"after={text[:40]!r} is no place in this list.", "Begin at the top.") from error
+    if not _in_range(place):
+        raise Refusal(400, f"after={text[:40]!r} is no place in this list.", "Begin at the top.")
+    return place
+
+
+def _in_range(place: object) -> bool:
+    """Whether a store can have such numbers."""
+    if isinstance(place, int):
+        return abs(place) < 2**63
+    parts = place.values() if isinstance(place, dict) else place if isinstance(place, tuple) else ()
+    return all(map(_in_range, parts))
 
 
 def listed(

@@ -384,3 +384,23 @@ async def test_the_log_of_all_stores_is_one_newest_first(inn: Inn) -> None:
     with pytest.raises(Refusal) as refused:
         await inn.get("/log", since="yesterday")
     assert refused.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/sagas/inn", {"limit": "9" * 5_000}),
+        ("/sagas/inn", {"limit": "٣"}),
+        ("/sagas/inn", {"after": str(2**63)}),
+        ("/sagas/inn", {"after": "9" * 30}),
+        ("/timers/inn", {"after": f"[1.5,{2**63}]"}),
+        ("/outbox/inn/stuck", {"after": f'"{2**63}"'}),
+        ("/held", {"after": f'{{"inn":{2**63}}}'}),
+        ("/jobs", {"limit": "100" + "0" * 5_000}),
+    ],
+)
+async def test_numbers_out_of_range_are_the_askers_mistake(inn: Inn, path: str, query: dict[str, Any]) -> None:
+    with pytest.raises(Refusal) as refused:
+        await inn.get(path, **query)
+    assert refused.value.status == 400
+    assert len(refused.value.message) < 200

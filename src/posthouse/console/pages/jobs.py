@@ -115,8 +115,8 @@ HOW = ("rate", "canary", "stop_after")
 
 def _limit(ask: Ask) -> int:
     given = ask.query.get("limit", "50")
-    if not given.isascii() or not given.isdecimal() or not 1 <= int(given[:6]) <= MOST:
-        raise Refusal(400, f"limit={given!r} is no number from 1 to {MOST}.")
+    if not given.isascii() or not given.isdecimal() or not 1 <= int(given[:6]) <= MOST or len(given) > 6:
+        raise Refusal(400, f"limit={given[:40]!r} is no number from 1 to {MOST}.")
     return int(given)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from posthouse.app import App
-from posthouse.console.asking import Ask, Page
+from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.listing import everybodys, lines_wanted, listed, place_of
 from posthouse.console.showing import shown_text
 from posthouse.events import timestamp
@@ -76,7 +76,11 @@ def _facts(ask: Ask, found: StuckRow) -> Mapping[str, object]:
 
 
 def _number(after: str | None) -> int:
-    return int(after) if after is not None and after.isdecimal() else 0
+    if after is None:
+        return 0
+    if not (after.isascii() and after.isdecimal() and len(after) <= 19) or int(after) >= 2**63:
+        raise Refusal(400, f"after={after[:40]!r} is no place in this list.", "Begin at the top.")
+    return int(after)
 
 
 PAGES: Mapping[str, Page] = {"/outbox": outbox, "/outbox/{service}/stuck": stuck}
