@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+import uuid
 from collections.abc import Mapping
 
 import msgspec
 
 from posthouse.console.acting.act import Act, AnyAct, Call, Change, Id, Look, Outcome
 from posthouse.console.asking import Refusal
-from posthouse.errors import DeskError
+from posthouse.console.showing import viewed
+from posthouse.errors import DeskError, DoneAlready
 from posthouse.events import Event, decode_any
 from posthouse.operators import changes
 from posthouse.receiving.editing import check_edit, with_fields
 from posthouse.redaction import HIDDEN
 from posthouse.store import BLOCKING, HeldEvent, HeldFilter
+from posthouse.store.actions import Action
 
 MOST_BEHIND = 100
 """So many that wait behind an event are counted."""
+SITTING = 600.0
+"""Seconds within which previews of an edit by one person are one look at the payload."""
+_OURS = uuid.uuid4()
+"""Nobody guesses the id of a look, and has it noted as something else before."""
 
 
 class One(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +99,8 @@ async def _look_release(call: Call[Forced]) -> Look:
 async def _look_edit(call: Call[Edited]) -> Look:
     held = await found(call)
     _refuse_waiting(held, "edit")
+    if not call.press:  # what is pressed is noted itself
+        await _viewed(call, held)
     event = decode_any(held.headers, held.body)
     data = _edited(call, event)
     personal = call.app.opened.personal(event.type)
@@ -106,6 +117,24 @@ async def _look_edit(call: Call[Edited]) -> Look:
         behind,
     )
     return msgspec.structs.replace(look, changes=shown)
+
+
+async def _viewed(call: Call[Edited], held: HeldEvent) -> None:
+    """Keep that somebody sees the payload: once while they are at it, however often the preview is asked for as they write."""
+    entry = held.entry
+    looked = f"{call.by} {call.service.name} {held.id} {held.turn} {time.time() // SITTING:.0f}"
+    action = Action(
+        verb="",
+        id=str(uuid.uuid5(_OURS, looked)),
+        target=f"held event {held.id}",
+        consumer=held.consumer,
+        topic=entry.topic,
+        tenant=entry.tenant,
+        key=entry.key or "",
+        event_id=entry.event_id,
+    )
+    with contextlib.suppress(DoneAlready):
+        await viewed(call.app, call.who, action)
 
 
 def _edited(call: Call[Edited], event: Event[bytes]) -> bytes:

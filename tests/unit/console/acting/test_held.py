@@ -99,6 +99,11 @@ async def test_an_edit_shows_the_fields_that_change_and_hides_personal_ones() ->
         )
         assert {"field": "email", "before": '"…"', "after": '"…"'} in seen["changes"]
         assert "c@d" not in str(seen)
+        right = {"service": "shop", "id": str(dead.id), "set": {"email": "a@b.example"}}
+        assert "as it was" in (await console.refusal("held.edit", **right, dry=True)).message
+        views = await app_of(shop).actions.find(ActionFilter(verb="console view"))
+        assert 1 <= len(views) <= 2  # two where ten minutes end between the three looks
+        assert {(one.target, one.event_id) for one in views} == {(f"held event {dead.id}", dead.entry.event_id)}
         broken["broken"] = False
         await console.press("held.edit", service="shop", id=str(dead.id), data=data)
         [again] = await harness.held(shop)
