@@ -53,6 +53,9 @@ CALLBACK = "/signin/callback"
 NEW_LINKS = 5
 """So many links are printed in a minute because somebody asked for one."""
 
+NOTED_EVERY = 60.0
+"""Seconds for which further refusals of one page to one person are not noted."""
+
 
 class _Ask(msgspec.Struct, frozen=True):
     """A request that passed the door."""
@@ -115,6 +118,7 @@ class Guard:
         self._clock = clock or SystemClock()
         self._sessions = Sessions(self._clock, idle=access.idle, longest=access.longest, most=access.most_sessions)
         self._rights = access.rights()
+        self._told_of: dict[tuple[str, str], float] = {}
         self._token = OneTimeToken(self._clock)
         self._attempts, self._links = Attempts(self._clock), Attempts(self._clock, NEW_LINKS, NEW_LINKS)
         self._flow = CodeFlow(access.oidc, self._clock) if access.oidc else None
@@ -224,14 +228,27 @@ class Guard:
         return sending
 
     def _noting(self, ask: _Ask, who: Who, send: Send) -> Send:
-        """What somebody known asks for and may not have is kept before they are told."""
+        """What somebody known asks for and may not have is kept before they are told; once a minute for each page, as they can ask
+        as often as they like, and each line is a write in every store."""
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] == 403:
-                await self._note("console refused", who.name, f"{ask.scope['method']} {ask.path[:200]}")
+                parts = ask.path.split("/")
+                page = "/".join(parts[: 4 if parts[2:3] == ["acts"] else 3])
+                if self._is_news(who.name, f"{ask.scope['method']} {page}"):
+                    await self._note("console refused", who.name, f"{ask.scope['method']} {ask.path[:200]}")
             await send(message)
 
         return sending
+
+    def _is_news(self, name: str, page: str) -> bool:
+        """Whether this person was not refused this page within the last minute."""
+        now = self._clock.monotonic()
+        self._told_of = {one: at for one, at in self._told_of.items() if now - at < NOTED_EVERY}
+        if (name, page) in self._told_of:
+            return False
+        self._told_of[name, page] = now
+        return True
 
     # Signing in and out.
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from posthouse import App, Service
+from posthouse.clock import ManualClock
 from posthouse.console.access import Access, Who
+from posthouse.console.access.guard import NOTED_EVERY
 from posthouse.console.application import console, guarded
 from posthouse.console.estate import Estate
 from posthouse.errors import ConfigurationError
@@ -57,6 +59,18 @@ async def test_what_a_known_person_is_refused_is_noted() -> None:
         assert (await client.get("/api/forbidden?id=7")).status_code == 403
         assert (await client.get("/api/who")).status_code == 200
     assert room.noted == [("console refused", "ben", "GET /api/forbidden")]
+
+
+async def test_who_is_refused_a_page_again_and_again_is_noted_once_a_minute() -> None:
+    access, clock = Access(who=lambda scope: Who(name="ben", roles=frozenset(("reader",)))), ManualClock()
+    async with guarding(access, clock) as room, room.client() as client:
+        for number in range(20):
+            assert (await client.get(f"/api/forbidden?id={number}")).status_code == 403
+        assert room.noted == [("console refused", "ben", "GET /api/forbidden")]
+
+        clock.advance(NOTED_EVERY)
+        await client.get("/api/forbidden")
+    assert room.noted == [("console refused", "ben", "GET /api/forbidden")] * 2
 
 
 def test_a_mounted_console_is_told_how_to_know_who_asks() -> None:
