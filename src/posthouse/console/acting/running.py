@@ -178,9 +178,21 @@ class Run:
         self._next_at = 0.0
         self._begun: Open | None = None
         self._learnt_at = -math.inf
+        self._saving = asyncio.Lock()
 
     async def whole(self) -> None:
-        """To its end, or until somebody pauses or cancels it."""
+        """To its end, or until somebody pauses or cancels it. The lease is kept by the clock, however long an item waits."""
+        work = asyncio.ensure_future(self._through())
+        try:
+            while not (await asyncio.wait([work], timeout=max(self._lease, 1.0) / 3))[0]:
+                await self._save()
+            work.result()
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+        await self.give_back()
+
+    async def _through(self) -> None:
         await self._take_up()
         waited = 0.0
         while self.state == "running":
@@ -197,7 +209,6 @@ class Run:
                 waited += self._look
             else:
                 await self._end("done", _last_words(self.job))
-        await self.give_back()
 
     async def give_back(self) -> None:
         """Let another console go on at once, also with an item that was begun."""
@@ -317,7 +328,8 @@ class Run:
         return msgspec.structs.replace(self.job, open=(*self.job.open, *begun))
 
     async def _save(self, *, ended: JobState | None = None) -> None:
-        state = await self._app.store.jobs.save(self._written(), self._lease, ended=ended)
+        async with self._saving:  # one after the other: never how far it was over how far it is
+            state = await self._app.store.jobs.save(self._written(), self._lease, ended=ended)
         if state is None:
             raise Lost
         self.state = state

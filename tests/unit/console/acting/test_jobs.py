@@ -369,6 +369,31 @@ async def test_a_console_leaves_alone_what_it_cannot_run_and_what_it_runs() -> N
         assert [(await the_job(shop, job.id)).token for job in strange] == [0, 0]
 
 
+async def test_a_job_keeps_its_lease_while_an_item_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop, placed, _ = a_shop()
+    async with Harness(shop) as harness:
+        await held_orders(harness, shop, placed, 2)
+        answer = await Console(shop).press("held.skip.all", service="shop", **FAST)
+        run, store = await taken(shop, lease=1.0), app_of(shop).store
+        waits, go = asyncio.Event(), asyncio.Event()
+
+        find = store.browsing.held
+
+        async def slow_find(*given: Any, **named: Any) -> Any:
+            waits.set()
+            await go.wait()
+            return await find(*given, **named)
+
+        monkeypatch.setattr(store.browsing, "held", slow_find)
+        task = asyncio.create_task(run.whole())
+        await waits.wait()
+        harness.clock.advance(0.9)
+        await eventually(lambda: the_job(shop, answer["job"]), right=lambda job: job.leased > 0.5)
+        go.set()
+        await task
+        assert (await the_job(shop, answer["job"])).done == 2
+
+
 async def test_a_mounted_console_goes_on_with_a_job_as_soon_as_anybody_asks_for_anything() -> None:
     shop, placed, _ = a_shop()
     async with Harness(shop) as harness:
