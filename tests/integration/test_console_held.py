@@ -16,7 +16,7 @@ from posthouse.console.held_states import MEANINGS
 from posthouse.console.pages import events, held, keys
 from posthouse.store.actions import ActionFilter
 from posthouse.tracing import trace
-from tests.kit.console_shop import BLIND, PLACED, SCOPED, SCRIPT, SHIPPED, TOPIC, Desk, OrderPlaced, a_desk, shop
+from tests.kit.console_shop import BLIND, PLACED, SCOPED, SCRIPT, SHIPPED, TOPIC, Desk, OrderPlaced, a_desk, late, shop
 
 
 @pytest_asyncio.fixture(params=["sqlite", "postgres"])
@@ -281,6 +281,14 @@ async def test_the_history_of_a_key_says_which_numbers_never_came(desk: Desk) ->
     assert [(one["sequence"], one["places"]) for one in found["numbers"]] == [("3", ["held"])]
     read = await told(keys.key, desk.ask(topic=TOPIC, tenant="t1", key="late", log="1"))
     assert [(one["sequence"], one["places"]) for one in read["numbers"]] == [("3", ["log", "held"])]
+
+
+async def test_a_key_of_a_tenant_whose_name_holds_a_colon_is_not_anothers(light: Desk) -> None:
+    await light.app.broker.publish([late(1, "t1:x", "k")])
+    theirs = await told(keys.key, light.ask(topic=TOPIC, tenant="t1:x", key="k", log="1"))
+    assert [one["sequence"] for one in theirs["numbers"]] == ["1"]
+    ours = await told(keys.key, light.ask(SCOPED, topic=TOPIC, tenant="t1", key="x:k", log="1"))
+    assert ours["numbers"] == []
 
 
 async def test_the_history_of_a_key_calls_nothing_waiting_for_who_keeps_no_order(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ async def fill(app: App) -> None:
     async with orders.transaction("t2") as tx:
         tx.publish(OrderPlaced(order_id="theirs", total_cents=-3))
     async with app.running():
-        strange = await app.broker.publish([_late(3), Frame(topic=TOPIC, id=new_id(), body=SCRIPT.encode())])
+        strange = await app.broker.publish([late(3), Frame(topic=TOPIC, id=new_id(), body=SCRIPT.encode())])
         assert all(verdict.accepted for verdict in strange)
         await eventually(
             lambda: app.store.counts(),
@@ -72,19 +72,19 @@ async def fill(app: App) -> None:
         )
 
 
-def _late(number: int) -> Frame:
+def late(number: int, tenant: str = "t1", key: str = "late") -> Frame:
     fact = Fact(
         id=new_id(),
         type=PLACED,
         source="/shop/orders",
         data=b'{"order_id":"late","total_cents":9007199254740993,"email":"x@y.z"}',
         time="2026-11-16T20:00:00Z",
-        tenant="t1",
-        key="late",
+        tenant=tenant,
+        key=key,
         sequence=number,
     )
     encoded = STRUCTURED.encode(fact)
-    return Frame(topic=TOPIC, id=fact.id, key="t1:late", headers=encoded.headers, body=encoded.body)
+    return Frame(topic=TOPIC, id=fact.id, key=f"{tenant}:{key}", headers=encoded.headers, body=encoded.body)
 
 
 ADMIN = Who(name="ada", roles=frozenset(("admin",)), payloads=True)

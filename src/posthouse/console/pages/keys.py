@@ -82,7 +82,7 @@ async def key(ask: Ask) -> object:
         [note for found in answers.values() for note in found.notes],
     )
     if log:
-        read, told = await _from_logs([ask.estate.app(name) for name in answers], topic, f"{tenant}:{name}")
+        read, told = await _from_logs([ask.estate.app(name) for name in answers], (topic, tenant, name))
         numbers, notes = numbers + read, notes + told
     numbers += [
         Number(
@@ -140,8 +140,9 @@ def _number(sequence: int, lineage: int, event: Event[bytes] | None, event_id: s
     )
 
 
-async def _from_logs(apps: Sequence[App], topic: str, ordering_key: str) -> tuple[list[Number], list[str]]:
-    """The numbers of a key that the brokers keep, each broker read once."""
+async def _from_logs(apps: Sequence[App], named: tuple[str, str, str]) -> tuple[list[Number], list[str]]:
+    """The numbers of a key, by topic, tenant and key, that the brokers keep, each broker read once."""
+    topic, tenant, key = named
     brokers: dict[str, Broker] = {}
     for app in apps:
         if topic in app.opened.topology().topics:
@@ -156,7 +157,7 @@ async def _from_logs(apps: Sequence[App], topic: str, ordering_key: str) -> tupl
             async with asyncio.timeout(LOG_WITHIN), aclosing(stored(broker, [topic], None)) as deliveries:
                 async for delivery in deliveries:
                     event = _decoded(delivery.frame)
-                    if event is not None and event.ordering_key == ordering_key and event.sequence is not None:
+                    if event is not None and (event.tenant, event.key) == (tenant, key) and event.sequence is not None:
                         numbers.append(_number(event.sequence, event.lineage, event, event.id, "log"))
         except TimeoutError:
             notes.append(
