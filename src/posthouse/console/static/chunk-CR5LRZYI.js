@@ -1,0 +1,1 @@
+var r={running:"info",paused:"warn",done:"good",stopped:"bad",failed:"bad",cancelled:"neutral"},o=e=>Object.entries(e.which).map(([n,t])=>`${n} ${String(t)}`).join(", ")||"all of them";export{r as a,o as b};
