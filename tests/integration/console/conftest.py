@@ -23,14 +23,15 @@ expect.set_options(timeout=30_000)  # a busy machine needs some of it
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/\S*")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chrome() -> Iterator[Browser]:
+    """For one module at a time: while it drives a browser, no other event loop can run in this process."""
     assert (STATIC / "index.html").exists() or list(STATIC.glob("*.js")), "build it: cd console && npm run build"
     with browser() as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The town once, for tests to copy."""
     folder = tmp_path_factory.mktemp("town")
@@ -46,7 +47,7 @@ class Door(NamedTuple):
     kept: StorageState
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def looked_at(chrome: Browser, filled: Path) -> Iterator[Door]:
     """A console over it, for tests that press nothing."""
     with console_at(filled) as link:
