@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -32,7 +33,7 @@ SEARCHES = [
     (SagaFilter(where={"policy_id": "p7"}, tenant="t7", saga="claim"), "saga_index_value"),
     (SagaFilter(where={"task approved": ""}, tenant="t1", saga="claim"), "saga_index_value"),
     (SagaFilter(parent=SagaRef("group", "g200"), tombstones=True), "saga_parent"),
-    (SagaFilter(saga="claim", tenant="t1", id="c1", tombstones=True), "saga_pkey"),
+    (SagaFilter(saga="claim", tenant="t1", id="c1", tombstones=True), "saga_(id|pkey)"),  # both have one row of an id
     (SagaFilter(saga="claim", status="running"), "saga_status"),
 ]
 
@@ -47,7 +48,7 @@ async def test_no_search_reads_the_whole_table(postgres_url: str) -> None:
             sql, parameters = find_sagas(wanted, after=0, limit=100, prefix="posthouse.")
             explain = f"EXPLAIN {sql.replace('{}', '%s')}".encode()
             plan = "\n".join([line async for (line,) in await connection.execute(explain, parameters)])
-            assert index in plan, plan
+            assert re.search(rf"\b{index}\b", plan), plan
             assert "Seq Scan" not in plan, plan
 
 
