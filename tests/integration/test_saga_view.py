@@ -190,7 +190,7 @@ async def test_the_view_shows_what_the_transaction_has_written(page: Page) -> No
 
 
 PLANNED = {
-    "SELECT v.status FROM posthouse.saga_view v WHERE v.saga = 'claim' AND v.tenant = 't1' AND v.id = 'c1' AND v.newest": "saga_pkey",
+    "SELECT v.status FROM posthouse.saga_view v WHERE v.saga = 'claim' AND v.tenant = 't1' AND v.id = 'c1' AND v.newest": "saga_(id|pkey)",
     "SELECT v.id FROM posthouse.saga_index i JOIN posthouse.saga_view v ON v.tenant = i.tenant AND v.number = i.number "
     "WHERE i.field = 'policy' AND i.value = 'p7'": "saga_by_number",
 }
@@ -209,7 +209,7 @@ async def test_no_page_reads_the_whole_table(postgres_url: str, query: str) -> N
             SELECT tenant, number, 'policy', 'p' || number % 5000 FROM posthouse.saga;
             ANALYZE posthouse.saga; ANALYZE posthouse.saga_index""")
         plan = "\n".join([line async for (line,) in await connection.execute(f"EXPLAIN {query}".encode())])
-        assert PLANNED[query] in plan, plan
+        assert re.search(rf"\b{PLANNED[query]}\b", plan), plan
         assert "Seq Scan" not in plan, plan
 
 
