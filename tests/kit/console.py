@@ -8,15 +8,29 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from posthouse.app import app_of
 from posthouse.cli.target import services_of
 from posthouse.console.access.who import Who
+from posthouse.console.application import application
 from posthouse.console.asking import Ask, Page
 from posthouse.console.estate import Estate
 from posthouse.console.pages import TABLES
 
 ADMIN = Who(name="ada", roles=frozenset(("admin",)), payloads=True)
+
+
+def unguarded(estate: Estate, tables: Mapping[str, Page] = TABLES) -> ASGIApp:
+    """The application as the guard lets an admin in, unless somebody outside of it says who asks."""
+    inner = application(estate, tables)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope.setdefault("state", {}).setdefault("who", ADMIN)
+        await inner(scope, receive, send)
+
+    return app
 
 
 class Asking:

@@ -36,9 +36,6 @@ from posthouse.store.actions import Action
 
 log = logging.getLogger("posthouse.console")
 
-LOCAL = Who(name="local", roles=frozenset(("admin",)), payloads=True)
-"""Who looks where nobody is asked for a name: an application without a guard, as in tests of pages."""
-
 
 def console(*apps_or_services: App | Service, access: Access) -> Guard:
     """The console over some services, an ASGI application to be mounted in another: `app.mount("/posthouse", console(orders,
@@ -69,7 +66,7 @@ def guarded(estate: Estate, access: Access, announce: Callable[[str], None] | No
 
 
 def application(estate: Estate, tables: Mapping[str, Page] = TABLES) -> Starlette:
-    """The console over an estate. Stores are looked at when somebody asks, as an application that is mounted is not told of
+    """The console over an estate, for a guard that says who asks: without one nobody is answered. Stores are looked at when somebody asks, as an application that is mounted is not told of
     its start; none is made by that."""
 
     runner = Runner(estate)
@@ -138,9 +135,9 @@ async def _act(estate: Estate, request: Request) -> Response:
 
 
 def who_of(request: Request) -> Who:
-    """Who asks, as the guard found it. Raises Refusal for a stranger whom it let through because it and the routes disagree on
-    what a path is."""
-    who: Who | None = getattr(request.state, "who", LOCAL)
+    """Who asks, as the guard found it. Raises Refusal where it found nobody: a stranger whom it let through because it and the routes
+    disagree on what a path is, or no guard at all."""
+    who: Who | None = getattr(request.state, "who", None)
     if who is None:
         raise Refusal(401, "You are not signed in.", "Sign in, and this is asked again.")
     return who

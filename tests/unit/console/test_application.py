@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 from fastapi import FastAPI
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from posthouse import Service
 from posthouse.console import interface
@@ -19,9 +19,10 @@ from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.dispatch import gathered
 from posthouse.console.estate import Estate
 from posthouse.errors import ConfigurationError
+from tests.kit.console import unguarded
 
 
-def asking(app: Starlette | FastAPI) -> httpx.AsyncClient:
+def asking(app: ASGIApp) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8470")
 
 
@@ -40,7 +41,7 @@ def broken() -> Sequence[Service]:
 async def test_an_answer_has_data_problems_and_a_time() -> None:
     estate = Estate(Service("orders"), loading={"billing": broken})
 
-    async with asking(application(estate, pages(echo=echo))) as client:
+    async with asking(unguarded(estate, pages(echo=echo))) as client:
         answer = await client.get("/api/echo?state=dead")
 
     body = answer.json()
@@ -56,7 +57,7 @@ async def test_an_answer_has_data_problems_and_a_time() -> None:
 @pytest.mark.parametrize("key", ["plain", "a/b", "100%", "ä ö", "?x=1", "a%2Fb", "..", "<script>"])
 @pytest.mark.parametrize("root", ["", "/deep/console", "/mit ä"])
 async def test_a_part_of_a_path_may_hold_anything(key: str, root: str) -> None:
-    app = application(Estate(Service("orders")), {"/key/{service}/{key}": echo})
+    app = unguarded(Estate(Service("orders")), {"/key/{service}/{key}": echo})
     outer = FastAPI()
     outer.mount(root, app)
     url = httpx.URL("http://127.0.0.1").copy_with(
@@ -71,7 +72,7 @@ async def test_a_part_of_a_path_may_hold_anything(key: str, root: str) -> None:
 
 @pytest.mark.parametrize("path", ["/api/key/a%00b", "/api/key/a?tenant=a%00b"])
 async def test_a_nul_which_no_store_keeps_is_refused(path: str) -> None:
-    async with asking(application(Estate(Service("orders")), {"/key/{key}": echo})) as client:
+    async with asking(unguarded(Estate(Service("orders")), {"/key/{key}": echo})) as client:
         answer = await client.get(path)
 
     assert (answer.status_code, "has a NUL" in answer.json()["error"]["message"]) == (400, True)
@@ -85,7 +86,7 @@ async def test_what_is_written_out_goes_before_what_is_in_braces() -> None:
     async def groups(ask: Ask) -> object:
         return "groups"
 
-    app = application(Estate(Service("orders")), {"/held/{service}": echo, "/held/groups": groups})
+    app = unguarded(Estate(Service("orders")), {"/held/{service}": echo, "/held/groups": groups})
 
     async with asking(app) as client:
         assert (await client.get("/api/held/groups")).json()["data"] == "groups"
@@ -93,7 +94,7 @@ async def test_what_is_written_out_goes_before_what_is_in_braces() -> None:
 
 
 async def test_an_unknown_path_is_told_with_a_hint() -> None:
-    async with asking(application(Estate(Service("orders")), pages(held=echo))) as client:
+    async with asking(unguarded(Estate(Service("orders")), pages(held=echo))) as client:
         answer = await client.get("/api/hold")
 
     assert answer.status_code == 404
@@ -105,7 +106,7 @@ async def test_a_refusal_has_its_status_message_and_hint() -> None:
     async def no(ask: Ask) -> object:
         raise Refusal(403, "These are events of another tenant.", "Ask an administrator.")
 
-    async with asking(application(Estate(Service("orders")), pages(no=no))) as client:
+    async with asking(unguarded(Estate(Service("orders")), pages(no=no))) as client:
         answer = await client.get("/api/no")
 
     assert answer.status_code == 403
@@ -119,7 +120,7 @@ async def test_an_unexpected_failure_is_logged_and_says_nothing_of_its_inside(ca
         raise RuntimeError("password=hunter2")
 
     with caplog.at_level(logging.ERROR, "posthouse.console"):
-        async with asking(application(Estate(Service("orders")), pages(fails=fails))) as client:
+        async with asking(unguarded(Estate(Service("orders")), pages(fails=fails))) as client:
             answer = await client.get("/api/fails")
 
     assert answer.status_code == 500
@@ -134,12 +135,12 @@ async def test_what_cannot_be_written_as_json_is_a_failure_too(caplog: pytest.Lo
     async def odd(ask: Ask) -> object:
         return object()
 
-    async with asking(application(Estate(Service("orders")), pages(odd=odd))) as client:
+    async with asking(unguarded(Estate(Service("orders")), pages(odd=odd))) as client:
         assert (await client.get("/api/odd")).status_code == 500
 
 
 async def test_another_method_is_refused_in_the_same_form() -> None:
-    async with asking(application(Estate(Service("orders")), pages(echo=echo))) as client:
+    async with asking(unguarded(Estate(Service("orders")), pages(echo=echo))) as client:
         answer = await client.delete("/api/echo")
 
     assert answer.status_code == 405
@@ -161,7 +162,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("built")
 async def test_the_page_knows_where_it_is_mounted() -> None:
     outer = FastAPI()
-    outer.mount("/ops/posthouse", application(Estate(Service("orders"))))
+    outer.mount("/ops/posthouse", unguarded(Estate(Service("orders"))))
 
     async with asking(outer) as client:
         page = await client.get("/ops/posthouse/held/orders")
@@ -179,7 +180,7 @@ async def test_the_page_knows_where_it_is_mounted() -> None:
 @pytest.mark.usefixtures("built")
 async def test_a_path_that_was_made_up_writes_no_markup_into_the_page() -> None:
     outer = FastAPI()
-    outer.mount('/"><script>alert(1)</script>', application(Estate(Service("orders"))))
+    outer.mount('/"><script>alert(1)</script>', unguarded(Estate(Service("orders"))))
 
     async with asking(outer) as client:
         page = await client.get('/"><script>alert(1)</script>/')
@@ -189,7 +190,7 @@ async def test_a_path_that_was_made_up_writes_no_markup_into_the_page() -> None:
 
 @pytest.mark.usefixtures("built")
 async def test_a_static_file_that_is_not_there_is_not_found_and_nothing_outside_is_served() -> None:
-    async with asking(application(Estate(Service("orders")))) as client:
+    async with asking(unguarded(Estate(Service("orders")))) as client:
         for path in ("main-OLD.js", "../interface.py", "%2e%2e/interface.py", "..%2finterface.py", ""):
             answer = await client.get(f"/static/{path}")
             assert "def " not in answer.text
@@ -199,10 +200,16 @@ async def test_a_static_file_that_is_not_there_is_not_found_and_nothing_outside_
 async def test_an_interface_that_is_not_built_says_how_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interface, "BUILT", tmp_path / "nothing")
 
-    async with asking(application(Estate(Service("orders")))) as client:
+    async with asking(unguarded(Estate(Service("orders")))) as client:
         page = await client.get("/")
         script = await client.get("/static/main.js")
 
     assert page.status_code == 503
     assert "npm run build" in page.text
     assert script.status_code == 404
+
+
+async def test_without_a_guard_nobody_is_answered() -> None:
+    async with asking(application(Estate(Service("orders")))) as client:
+        assert [(await client.get(path)).status_code for path in ("/api/services", "/api/live")] == [401, 401]
+        assert (await client.post("/api/acts/held.retry", json={})).status_code == 401

@@ -13,10 +13,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from posthouse import App, Event, Payload, Policy, Service, Tx
 from posthouse.console import live
 from posthouse.console.access.who import Who
-from posthouse.console.application import application
 from posthouse.console.estate import Estate
 from posthouse.operators import OperatorsLog
 from posthouse.store import Action
+from tests.kit.console import unguarded
 from tests.kit.serving import serving
 from tests.kit.sse import Listener, listening
 from tests.kit.waiting import eventually
@@ -54,7 +54,7 @@ async def place(order: str) -> None:
 
 
 async def test_a_change_is_told_with_the_parts_that_show_it(app: App) -> None:
-    async with serving(application(Estate(app))) as url, listening(f"{url}/api/live", {}) as one:
+    async with serving(unguarded(Estate(app))) as url, listening(f"{url}/api/live", {}) as one:
         await one.hears("ready")
         await place("o1")
         await eventually(lambda: "outbox:orders" in topics(one))
@@ -70,7 +70,7 @@ async def test_a_change_is_told_with_the_parts_that_show_it(app: App) -> None:
 
 
 async def test_nothing_is_told_while_nothing_changes(app: App) -> None:
-    async with serving(application(Estate(app))) as url, listening(f"{url}/api/live", {}) as one:
+    async with serving(unguarded(Estate(app))) as url, listening(f"{url}/api/live", {}) as one:
         await one.hears("ready")
         looks = counted(app)
         await eventually(lambda: len(looks) > 3)
@@ -78,7 +78,7 @@ async def test_nothing_is_told_while_nothing_changes(app: App) -> None:
 
 
 async def test_whoever_was_away_is_told_what_it_missed(app: App) -> None:
-    async with serving(application(Estate(app))) as url:
+    async with serving(unguarded(Estate(app))) as url:
         async with listening(f"{url}/api/live", {}) as one:
             await one.hears("ready")
         await place("o1")
@@ -90,7 +90,7 @@ async def test_whoever_was_away_is_told_what_it_missed(app: App) -> None:
 
 
 async def test_a_position_of_another_console_is_told_to_fetch_anew(app: App) -> None:
-    async with serving(application(Estate(app))) as url:
+    async with serving(unguarded(Estate(app))) as url:
         for odd in ("other~3", "x", "~", "other~99999999999999999999"):
             async with listening(f"{url}/api/live", {}, odd) as one:
                 await one.hears("must-refetch")
@@ -99,7 +99,7 @@ async def test_a_position_of_another_console_is_told_to_fetch_anew(app: App) -> 
 async def test_many_browsers_cost_no_more_looks_than_one(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "EVERY", 0.3)
     looks = counted(app)
-    async with serving(application(Estate(app))) as url, contextlib.AsyncExitStack() as stack:
+    async with serving(unguarded(Estate(app))) as url, contextlib.AsyncExitStack() as stack:
         many = [await stack.enter_async_context(listening(f"{url}/api/live", {})) for _ in range(20)]
         for one in many:
             await one.hears("ready")
@@ -111,7 +111,7 @@ async def test_many_browsers_cost_no_more_looks_than_one(app: App, monkeypatch: 
 
 async def test_nobody_looks_while_nobody_listens(app: App) -> None:
     looks = counted(app)
-    async with serving(application(Estate(app))) as url:
+    async with serving(unguarded(Estate(app))) as url:
         async with listening(f"{url}/api/live", {}) as one:
             await one.hears("ready")
         begun = {task for task in asyncio.all_tasks() if "Broadcast._read" in repr(task)}
@@ -128,7 +128,7 @@ async def test_who_sees_some_tenants_hears_only_of_what_they_may_look_at(app: Ap
 
         return around
 
-    async with serving(scoped(application(Estate(app)))) as url, listening(f"{url}/api/live", {}) as one:
+    async with serving(scoped(unguarded(Estate(app)))) as url, listening(f"{url}/api/live", {}) as one:
         await one.hears("ready")
         async with app.running():
             await place("bad")

@@ -11,9 +11,9 @@ import pytest
 from posthouse.app import app_of
 from posthouse.clock import new_id
 from posthouse.console.access.who import Role, Who
-from posthouse.console.application import application
 from posthouse.store.actions import ActionFilter
 from posthouse.testing import Harness
+from tests.kit.console import unguarded
 from tests.unit.console.acting.pressing import ADA, Console, a_shop, keys
 
 
@@ -218,7 +218,7 @@ async def test_acts_are_posted_and_answered_as_every_path() -> None:
         await harness.publish(placed(order_id="o-1", total=1))
         await harness.advance(1)
         [dead] = await harness.held(shop)
-        app = application(Console(shop).estate)
+        app = unguarded(Console(shop).estate)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
             body = {"service": "shop", "id": str(dead.id)}
             seen = (await client.post("/api/acts/held.skip", json={**body, "dry": True})).json()["data"]

@@ -14,13 +14,13 @@ from posthouse.app import app_of
 from posthouse.clock import new_id
 from posthouse.console.access.who import Role, Who
 from posthouse.console.acting.running import Lost, Run, Runner, item_key
-from posthouse.console.application import application
 from posthouse.console.asking import Ask, Refusal
 from posthouse.console.pages.jobs import listed, one, says
 from posthouse.store import HeldEvent, HeldFilter
 from posthouse.store.actions import Action, ActionFilter
 from posthouse.store.jobs import Job
 from posthouse.testing import Harness
+from tests.kit.console import unguarded
 from tests.kit.waiting import eventually
 from tests.unit.console.acting.pressing import ADA, Console, a_shop
 
@@ -400,7 +400,7 @@ async def test_a_mounted_console_goes_on_with_a_job_as_soon_as_anybody_asks_for_
         await held_orders(harness, shop, placed, 2)
         console = Console(shop)
         answer = await console.press("held.skip.all", service="shop", **FAST)  # by a console that was ended since
-        mounted = httpx.ASGITransport(application(console.estate))  # which is not told of its start
+        mounted = httpx.ASGITransport(unguarded(console.estate))  # which is not told of its start
         async with httpx.AsyncClient(transport=mounted, base_url="http://127.0.0.1") as client:
             await client.get("/api/jobs")
         await eventually(lambda: the_job(shop, answer["job"]), right=lambda job: job.state == "done")
