@@ -12,6 +12,7 @@ import msgspec
 from posthouse.console.sampling import Look
 from posthouse.outage import span
 from posthouse.seam.timing import OTHERS
+from posthouse.store.sagas import FOR_AN_OPERATOR
 from posthouse.watch.alerts import Thresholds
 from posthouse.watch.samples import Sample
 
@@ -82,17 +83,15 @@ HELD: Mapping[str, Held] = {
 }
 LATE = {"gap": OVER.gap_seconds, "blocked": OVER.blocked_seconds, "retrying": OVER.retrying_seconds}
 
-SAGAS: Mapping[str, tuple[str, str, Gravity]] = {
+SAGAS: Mapping[str, tuple[str, str]] = {
     "awaited": (
         "were not started, and events wait for them",
         "find the event that starts them: is it held, or was it never said?",
-        "soon",
     ),
-    "partial": ("rest with a part undone, until somebody does it", "do that part, and complete or retry them", "soon"),
+    "partial": ("rest with a part undone, until somebody does it", "do that part, and complete or retry them"),
     "compensation_failed": (
         "could not undo what they did: it stands until a person decides",
         "mend the cause and retry, or complete what was undone by hand",
-        "now",
     ),
 }
 
@@ -284,11 +283,11 @@ def _sagas(look: Look) -> Iterator[Trouble]:
     for sample in look.found("saga_instances"):
         state = sample.labels["state"]
         if (number := _is(sample)) and state in SAGAS:
-            means, do, gravity = SAGAS[state]
+            means, do = SAGAS[state]
             service, saga = sample.labels["service"], sample.labels["saga"]
             age = look.most("saga_oldest_seconds", saga=saga, state=state)
             yield Trouble(
-                gravity=gravity,
+                gravity="now" if state in FOR_AN_OPERATOR else "soon",
                 kind=state.replace("_", " "),
                 service=service,
                 of=saga,

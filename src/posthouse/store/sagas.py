@@ -29,6 +29,8 @@ Rest = Literal["completed", "compensated", "cancelled", "partial"]
 
 ENDED: frozenset[SagaStatus] = frozenset(("completed", "compensated", "cancelled"))
 NOT_OVER: tuple[SagaStatus, ...] = tuple(status for status in get_args(SagaStatus) if status not in ENDED)
+FOR_AN_OPERATOR: tuple[SagaStatus, ...] = ("compensation_failed", "partial")
+"""Rest until a person decides."""
 
 
 Indexable = str | int | UUID | date

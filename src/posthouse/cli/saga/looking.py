@@ -20,7 +20,7 @@ from posthouse.errors import ConfigurationError
 from posthouse.events import timestamp
 from posthouse.processes.saga.telling import called
 from posthouse.service import Service
-from posthouse.store.sagas import SagaFilter, SagaRef, SagaRow, SagaStatus
+from posthouse.store.sagas import FOR_AN_OPERATOR, SagaFilter, SagaRef, SagaRow, SagaStatus
 
 COLUMNS = ("SAGA", "ID", "TENANT", "STATUS", "LAST STEP", "FOR", "NEXT, OR WHY")
 
@@ -34,8 +34,6 @@ COLOURS: Mapping[SagaStatus, str] = {
     "partial": "bold yellow",
     "compensation_failed": "bold red",
 }
-
-FOR_AN_OPERATOR: frozenset[SagaStatus] = frozenset(("partial", "compensation_failed"))
 
 
 def list_sagas(

@@ -23,9 +23,8 @@ from posthouse.processes.saga.telling import called, is_about
 from posthouse.processes.saga.waiting import obstacle
 from posthouse.store import HeldEvent, HeldFilter
 from posthouse.store.actions import Action
-from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus, SagaTurn
+from posthouse.store.sagas import FOR_AN_OPERATOR, SagaFilter, SagaRow, SagaStatus, SagaTurn
 
-FOR_AN_OPERATOR: tuple[SagaStatus, ...] = ("compensation_failed", "partial")
 FEW = 10
 """So many of each state that waits for an operator are shown before anybody asks."""
 LOOKED_AT = 200
