@@ -62,7 +62,8 @@ def kept(server: str, package: str) -> Path:
 def libraries(root: Path) -> str:
     """Where programs of an unpacked root find their libraries, as `LD_LIBRARY_PATH` has it."""
     folders = [folder for usr in (root, root / "usr") for folder in (usr / "lib").glob("*-linux-gnu")]
-    return ":".join(str(folder) for folder in folders)
+    private = [folder / "pulseaudio" for folder in folders]  # named by an absolute path, which is not there
+    return ":".join(str(folder) for folder in (*folders, *private))
 
 
 def environment(root: Path) -> dict[str, str]:
