@@ -7,16 +7,17 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 import asyncpg
 
+from benchmarks.postgres.explaining import hearing
 from benchmarks.postgres.server import BenchServer
 from benchmarks.reading import Reading, at_most, figure, percentile
-from posthouse import App, Service
+from posthouse import App, Saga, Service, Turn, starts
 from posthouse.console.estate import Estate
 from posthouse.console.pages import TABLES
 from posthouse.store import HeldFilter
@@ -24,6 +25,7 @@ from posthouse.store.actions import ActionFilter
 from posthouse.store.browsing import Browsing, OutboxFilter
 from posthouse.store.sagas import SagaFilter
 from posthouse.stores.postgres import PostgresStore
+from posthouse.stores.postgres.checks import WRONG
 from tests.kit.console import Asking
 
 AT_ONCE = 500_000
@@ -35,7 +37,8 @@ MOST_MILLISECONDS = 200.0
 ROUNDS = 40
 LARGE = ("held", "outbox", "saga", "timer", "stream_event", "stuck", "head", "inbox", "action")
 """Tables that may be large, their partitions and companions included."""
-PAGE = 50
+WHILE_SMALL = (WRONG,)
+"""Asked only while all that it reads is small: see `COUNTED_BYTES`."""
 
 # The indexes that can be made later, which is faster: not those of keys.
 INDEXES = """
@@ -78,7 +81,7 @@ SELECT 'consumer-' || n % 20, 'shop.topic-' || n % 20 % 3, 'tenant-' || n % 997,
 FROM generate_series(1, $1::bigint) n""",
     "sagas": """INSERT INTO posthouse.saga (tenant, saga, id, attempt, status, turn, reason, correlation, started_at, changed_at,
     ended_at, progress, state)
-SELECT 'tenant-' || n % 97, 'saga-' || n % 7, 's-' || n, 1, CASE WHEN n % 10 < 6 THEN 'completed' WHEN n % 1000 = 7 THEN 'partial'
+SELECT 'tenant-' || n % 97, 'saga_' || n % 7, 's-' || n, 1, CASE WHEN n % 10 < 6 THEN 'completed' WHEN n % 1000 = 7 THEN 'partial'
     WHEN n % 10 = 8 THEN 'compensated' ELSE 'running' END, 3, '', 'story-' || n, 1e9 + n, 1e9 + n,
     CASE WHEN n % 10 < 6 OR n % 10 = 8 THEN 1e9 + n END, '{}', '{"total":' || n || ',"note":"' || repeat('n', 200) || '"}'
 FROM generate_series(1, $1::bigint) n""",
@@ -179,9 +182,9 @@ QUESTIONS: Mapping[str, Question] = {
     "sagas, newest": lambda b, d, n: b.sagas(SagaFilter()),
     "sagas, running": lambda b, d, n: b.sagas(SagaFilter(status="running"), after=d.randrange(OTHERS)),
     "sagas, partial, which are few": lambda b, d, n: b.sagas(SagaFilter(status="partial")),
-    "sagas of one kind": lambda b, d, n: b.sagas(SagaFilter(saga="saga-3", status="completed")),
+    "sagas of one kind": lambda b, d, n: b.sagas(SagaFilter(saga="saga_3", status="completed")),
     "sagas of some tenants": lambda b, d, n: b.sagas(SagaFilter(tenants=_tenants(d), status="running")),
-    "saga by id": lambda b, d, n: b.sagas(SagaFilter(saga="saga-3", tenant=f"tenant-{d.randrange(97)}", id="s-10")),
+    "saga by id": lambda b, d, n: b.sagas(SagaFilter(saga="saga_3", tenant=f"tenant-{d.randrange(97)}", id="s-10")),
     "sagas of a story": lambda b, d, n: b.sagas(SagaFilter(correlation=f"story-{d.randrange(OTHERS)}")),
     "timers": lambda b, d, n: b.timers(after=(4e9 + d.randrange(1000), 0)),
     "timers of some tenants": lambda b, d, n: b.timers(_tenants(d)),
@@ -221,21 +224,32 @@ async def fill(url: str, held: int, others: int = OTHERS) -> None:
 async def asked(
     url: str, held: int, rounds: int, *, questions: Mapping[str, Question] = QUESTIONS, pages: bool = True
 ) -> list[Reading]:
-    """What each answer took, and how many large tables were read whole for all of them."""
+    """What each answer took; how many large tables were read whole for all of them, as the server counted, functions and all; and
+    how many the plans of the statements behind them would read whole."""
     connection: Any = await asyncpg.connect(url)
     try:
         began = await connection.fetchval("SELECT clock_timestamp()")
         before = dict(await connection.fetch(WHOLE))
-        readings = await _listed(url, held, rounds, questions)
-        if pages:
-            readings += await _pages(url, rounds)
+        with hearing() as heard:
+            readings = await _listed(url, held, rounds, questions)
+            if pages:
+                readings += await _pages(url, rounds)
         await _until_told(connection, began)
         after = dict(await connection.fetch(WHOLE))
     finally:
         await connection.close()
+    plans, planned = await heard.read_whole(url, LARGE, besides=WHILE_SMALL)
     whole = sorted(name for name in after if name.startswith(LARGE) and after[name] > before.get(name, 0))
-    told = f": {', '.join(whole)}" if whole else ""
-    return [*readings, at_most(f"large tables that were read whole{told}", len(whole), 0, "tables")]
+    return [
+        *readings,
+        figure("statements explained", plans, "plans"),
+        at_most(f"large tables in plans that read them whole{_named(planned)}", len(planned), 0, "tables"),
+        at_most(f"large tables that were read whole{_named(whole)}", len(whole), 0, "tables"),
+    ]
+
+
+def _named(tables: Sequence[str]) -> str:
+    return f": {', '.join(tables)}" if tables else ""
 
 
 async def _fill(connection: Any, held: int, others: int) -> None:
@@ -288,7 +302,7 @@ async def _listed(url: str, held: int, rounds: int, questions: Mapping[str, Ques
 async def _pages(url: str, rounds: int) -> list[Reading]:
     """The pages that need no parameter, as the console's own functions answer them."""
     with tempfile.TemporaryDirectory(prefix="posthouse-bench-") as folder:
-        app = App(Service("shop"), store=url, broker=f"embedded:///{folder}/log.db?single_host=true")
+        app = App(_shop(), store=url, broker=f"embedded:///{folder}/log.db?single_host=true")
         await app.open()
         await app.aclose()
         asking = Asking(Estate(app))
@@ -299,6 +313,22 @@ async def _pages(url: str, rounds: int) -> list[Reading]:
         finally:
             await asking.estate.aclose()
     return readings
+
+
+def _shop() -> Service:
+    """A service that declares what is stored, so that pages have something to show of it."""
+    shop = Service("shop")
+
+    class Walk(Saga):
+        walk_id: str
+
+        @starts
+        def begin(self, turn: Turn) -> None:
+            turn.complete()
+
+    for number in range(7):
+        shop.saga(f"saga_{number}", correlate="walk_id")(Walk)
+    return shop
 
 
 async def _timed(name: str, ask: Callable[[], Awaitable[object]], rounds: int) -> list[Reading]:

@@ -6,9 +6,11 @@ import asyncpg
 import pytest
 
 from benchmarks.postgres import console
+from benchmarks.postgres.explaining import hearing
 from benchmarks.postgres.server import run
 from posthouse.errors import StoreUnavailable
 from posthouse.store import HeldFilter
+from posthouse.store.outbox import SentFilter
 from posthouse.store.sagas import SagaFilter
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.counting import MOST
@@ -19,9 +21,10 @@ from posthouse.stores.postgres.timers import ANY_DUE
 
 async def test_no_list_reads_a_large_table_whole(store: PostgresStore, postgres_url: str) -> None:
     await console.fill(postgres_url, 3_000, 1_500)
-    *answers, whole = await console.asked(postgres_url, 3_000, 1, pages=False)
+    *answers, plans, planned, whole = await console.asked(postgres_url, 3_000, 1, pages=False)
     assert len(answers) == 2 * len(console.QUESTIONS), "each has answered"
-    assert whole.ours == 0, whole.measure
+    assert plans.ours >= len(console.QUESTIONS), "each was explained"
+    assert (planned.ours, whole.ours) == (0, 0), (planned.measure, whole.measure)
     counting = {
         "a count": lambda browsing, drawn, held: run(
             postgres_url, "SELECT count(*) FROM posthouse.held WHERE type <> ''"
@@ -29,6 +32,19 @@ async def test_no_list_reads_a_large_table_whole(store: PostgresStore, postgres_
     }
     *_, whole = await console.asked(postgres_url, 3_000, 1, questions=counting, pages=False)
     assert whole.ours == 1, "one that does would be noticed"
+
+
+async def test_no_statement_behind_a_page_is_planned_to_read_a_large_table_whole(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    await console.fill(postgres_url, 3_000, 1_500)
+    *_, plans, planned, _ = await console.asked(postgres_url, 3_000, 1, questions={})
+    assert plans.ours >= 20, "what pages send was heard"
+    assert planned.ours == 0, planned.measure
+    with hearing() as heard:
+        await store.outbox.sent(SentFilter(key="nobody"), 0, 10)
+    _, whole = await heard.read_whole(postgres_url, console.LARGE)
+    assert any(name.startswith("outbox") for name in whole), "one that does would be noticed"
 
 
 async def test_a_list_that_takes_too_long_says_what_to_ask_instead(store: PostgresStore, postgres_url: str) -> None:

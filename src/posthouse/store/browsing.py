@@ -77,6 +77,23 @@ class HeldGroup(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
+class TenantHeld(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the held events that were looked at so many are one tenant's, in this state; the first was held at `first_at`."""
+
+    tenant: str
+    state: HeldState
+    number: int
+    first_at: float
+
+
+class TenantSaid(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the rows of the outbox that were looked at so many are one tenant's, in this topic."""
+
+    tenant: str
+    topic: str
+    number: int
+
+
 class TimerLine(msgspec.Struct, frozen=True, kw_only=True):
     """A timer without the envelope that it will send."""
 
@@ -157,6 +174,16 @@ class Browsing(Protocol):
         """How many events of its key wait behind each, by the id of the line; none is said of those that keep nobody waiting."""
         ...
 
+    async def held_by_tenant(
+        self, states: Sequence[HeldState], *, limit: int = 1_000, timeout: float = TIMEOUT
+    ) -> Sequence[TenantHeld]:
+        """For whom events are held: of each state the oldest `limit` are looked at, and no more."""
+        ...
+
+    async def said_by_tenant(self, *, limit: int = 1_000, timeout: float = TIMEOUT) -> Sequence[TenantSaid]:
+        """Who said the newest `limit` rows that are in the outbox, sent or not."""
+        ...
+
     async def sagas(
         self,
         wanted: SagaFilter,
@@ -217,6 +244,8 @@ HELD_SLOW = (
 )
 GROUPS_SLOW = ("the groups of held events", "Ask for one consumer or state")
 BEHIND_SLOW = ("counting what waits behind held events", "Ask for fewer events at once")
+BY_TENANT_SLOW = ("looking for whom events are held", "Try again: the database is busy")
+SAID_SLOW = ("looking who said the newest events", "Try again: the database is busy")
 SAGAS_SLOW = ("the list of sagas", "Ask for one saga, status, id or correlation")
 TIMERS_SLOW = ("the list of timers", "Ask for fewer at once")
 ACTIONS_SLOW = ("the operators' log", "Ask for a shorter time (since, until), or for one event id")

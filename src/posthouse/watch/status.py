@@ -361,17 +361,25 @@ def _ages(progress: Sequence[_Reached]) -> Mapping[str, Mapping[str, float]]:
 
 async def forgotten(app: App) -> Mapping[str, int]:
     """Topics of this App of which its broker has no trace although events were sent there, with how many."""
-    counts, reached = await app.store.counts(), await _progress(app)
-    return _forgotten(reached, {topic: counts for service in app.services for topic in service.declared.topics})
+    own = {topic for service in app.services for topic in service.declared.topics}
+    if not (empty := _empty(await _progress(app)) & own):
+        return {}
+    sent = (await app.store.sums()).sent  # not the counts: what waits in the outbox may be long
+    return {topic: sent[topic] for topic in sorted(empty) if sent.get(topic, 0) > 0}
 
 
 def _forgotten(reached: _Reached, producers: Mapping[str, Counts | None]) -> Mapping[str, int]:
     sent = {
         topic: producer.committed.get(topic, 0) - producer.unsent.get(topic, 0)
-        for (_, topic), progress in reached.progress.items()
-        if reached.history and progress.stored == 0 and (producer := producers.get(topic)) is not None
+        for topic in sorted(_empty(reached))
+        if (producer := producers.get(topic)) is not None
     }
     return {topic: number for topic, number in sent.items() if number > 0}
+
+
+def _empty(reached: _Reached) -> set[str]:
+    """Topics of which a broker that counts whatever it ever stored has stored nothing."""
+    return {topic for (_, topic), progress in reached.progress.items() if reached.history and progress.stored == 0}
 
 
 def _lines(own: Counts, reached: _Reached, producers: Mapping[str, Counts | None]) -> list[Line]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -11,10 +12,12 @@ from posthouse.console.asking import Ask, Refusal
 from posthouse.console.pages.home import everyone
 from posthouse.errors import did_you_mean
 from posthouse.receiving import dead_letter_topic
-from posthouse.store import HeldFilter, HeldState
+from posthouse.store import HeldState
 
 ROWS = 1_000
-"""Of each store so many of the newest events in its outbox, and so many held ones of each state, are looked at."""
+"""Of each store so many of the newest events in its outbox are looked at …"""
+HELD = 500
+"""… and so many of the oldest held ones of each state: they lie anywhere in a large table."""
 MOST = 50
 STATES: Sequence[HeldState] = ("dead", "quarantined", "gap", "blocked", "retrying")
 ORDERS = ("events", "held", "dead", "age")
@@ -81,22 +84,23 @@ def _figure(one: Tenant, by: str) -> float:
 
 
 async def _seen(app: App) -> _Seen:
-    store = app.store
-    newest = await store.outbox.newest()
+    browsing = app.store.browsing
     copies = {dead_letter_topic(topic) for service in app.services for topic in service.declared.topics}
-    rows = [row for row in await store.outbox.kept(max(0, newest - ROWS), ROWS) if row.topic not in copies]
-    seen = _Seen({}, {}, {}, {}, len(rows), full=False)
-    for row in rows:
-        seen.said[row.tenant] = seen.said.get(row.tenant, 0) + 1
-    now = (await store.gauges()).at
-    for state in STATES:
-        held = await store.browsing.held(HeldFilter(state=state), limit=ROWS, newest=False)
-        seen.full |= len(held) == ROWS
-        for one in held:
-            tenant = one.tenant
-            seen.held[tenant] = seen.held.get(tenant, 0) + 1
-            seen.dead[tenant] = seen.dead.get(tenant, 0) + (state == "dead")
-            seen.first[tenant] = max(seen.first.get(tenant, 0.0), now - one.first_at)
+    said = [one for one in await browsing.said_by_tenant(limit=ROWS) if one.topic not in copies]
+    held = await browsing.held_by_tenant(STATES, limit=HELD)
+    async with app.store.begin() as tx:
+        now = await app.store.timers.now(tx)
+    looked = Counter[str]()
+    seen = _Seen({}, {}, {}, {}, sum(one.number for one in said), full=False)
+    for one in said:
+        seen.said[one.tenant] = seen.said.get(one.tenant, 0) + one.number
+    for part in held:
+        tenant, number = part.tenant, part.number
+        looked[part.state] += number
+        seen.held[tenant] = seen.held.get(tenant, 0) + number
+        seen.dead[tenant] = seen.dead.get(tenant, 0) + number * (part.state == "dead")
+        seen.first[tenant] = max(seen.first.get(tenant, 0.0), now - part.first_at)
+    seen.full = any(number >= HELD for number in looked.values())
     return seen
 
 
@@ -107,7 +111,7 @@ def _notes(found: dict[str, _Seen]) -> list[str]:
         LAG,
     ]
     if full := [name for name, seen in found.items() if seen.full]:
-        notes.append(f"Held: of {', '.join(full)} only the oldest {ROWS:,} of a state were counted; there are more.")
+        notes.append(f"Held: of {', '.join(full)} only the oldest {HELD:,} of a state were counted; there are more.")
     return notes
 
 

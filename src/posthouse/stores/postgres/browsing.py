@@ -7,13 +7,14 @@ from itertools import takewhile
 from typing import Any
 
 from posthouse.errors import StoreError, StoreUnavailable
-from posthouse.store import HeldFilter
+from posthouse.store import HeldFilter, HeldState
 from posthouse.store.actions import Action, ActionFilter
 from posthouse.store.browsing import (
     ACTIONS_SLOW,
     APPLIED_SLOW,
     BEHIND,
     BEHIND_SLOW,
+    BY_TENANT_SLOW,
     COUNTED,
     COUNTED_OF_TENANT,
     GROUPS_SLOW,
@@ -22,6 +23,7 @@ from posthouse.store.browsing import (
     LOOKED_THROUGH,
     OUTBOX_SLOW,
     SAGAS_SLOW,
+    SAID_SLOW,
     SHOWN,
     TIMEOUT,
     TIMERS_SLOW,
@@ -32,6 +34,8 @@ from posthouse.store.browsing import (
     HeldLine,
     OutboxFilter,
     OutboxFound,
+    TenantHeld,
+    TenantSaid,
     TimerLine,
     too_slow,
 )
@@ -115,6 +119,18 @@ CROSS JOIN LATERAL (
             AND h.key = e.key AND h.sequence > e.sequence
             AND h.sequence IS NOT NULL AND h.state IN ('retrying', 'gap', 'blocked', 'dead')
         ORDER BY h.tenant, h.consumer, h.topic, h.key, h.sequence LIMIT {BEHIND + 1}) b) c
+"""
+
+# For whom events of one state are held, among the oldest …
+OF_STATE = """
+SELECT e.tenant, {state}::text, count(*), min(e.first_at) FROM ({ids}) i
+CROSS JOIN LATERAL (SELECT h.tenant, h.first_at FROM posthouse.held h WHERE h.id = i.id OFFSET 0) e GROUP BY e.tenant
+"""
+
+# … and who said the newest in the outbox.
+SAID = """
+SELECT n.tenant, n.topic, count(*) FROM (
+    SELECT o.tenant, o.topic FROM posthouse.outbox o ORDER BY o.id DESC LIMIT $1) n GROUP BY n.tenant, n.topic
 """
 
 TIMER = ", ".join(f"t.{column}" for column in TimerLine.__struct_fields__)
@@ -209,6 +225,17 @@ class PostgresBrowsing:
         ids = [line.id for line in lines]
         found = await self._look(WAITING_BEHIND, [ids], timeout, BEHIND_SLOW)
         return {id: Bounded(min(number, BEHIND), more=number > BEHIND) for id, number in found}
+
+    async def held_by_tenant(
+        self, states: Sequence[HeldState], *, limit: int = 1_000, timeout: float = TIMEOUT
+    ) -> Sequence[TenantHeld]:
+        sql, parameters = tenants_held(states, limit)
+        found = await self._look(sql, parameters, timeout, BY_TENANT_SLOW) if states else []
+        return [TenantHeld(tenant=t, state=state, number=n, first_at=at) for t, state, n, at in found]
+
+    async def said_by_tenant(self, *, limit: int = 1_000, timeout: float = TIMEOUT) -> Sequence[TenantSaid]:
+        found = await self._look(SAID, [limit], timeout, SAID_SLOW)
+        return [TenantSaid(tenant=tenant, topic=topic, number=number) for tenant, topic, number in found]
 
     async def sagas(
         self,
@@ -337,6 +364,19 @@ def _held_ids(asked: Asked, wanted: HeldFilter, *, after: int | None, limit: int
     of = [words.replace("h.", "k.") for name, words in conditions.items() if name in index.columns[1:]]
     residual = [words for name, words in conditions.items() if name not in index.columns]
     return listed(index, firsts=firsts, fixed=fixed, of=of, asked=residual, after=behind, limit=most, newest=newest)
+
+
+def tenants_held(states: Sequence[HeldState], limit: int) -> tuple[str, Sequence[object]]:
+    """The statement that tells for whom events are held."""
+    asked = Asked()
+    parts = [
+        OF_STATE.format(
+            state=asked.place(state),
+            ids=_held_ids(asked, HeldFilter(state=state), after=None, limit=limit, newest=False),
+        )
+        for state in states
+    ]
+    return " UNION ALL ".join(f"({part})" for part in parts), asked.parameters
 
 
 def held_groups(wanted: HeldFilter, limit: int) -> tuple[str, Sequence[object]]:

@@ -9,13 +9,14 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from posthouse.errors import StoreUnavailable
-from posthouse.store import BLOCKING, HeldFilter
+from posthouse.store import BLOCKING, HeldFilter, HeldState
 from posthouse.store.actions import Action, ActionFilter
 from posthouse.store.browsing import (
     ACTIONS_SLOW,
     APPLIED_SLOW,
     BEHIND,
     BEHIND_SLOW,
+    BY_TENANT_SLOW,
     COUNTED,
     GROUPS_SLOW,
     HEADS_SLOW,
@@ -23,6 +24,7 @@ from posthouse.store.browsing import (
     LOOKED_THROUGH,
     OUTBOX_SLOW,
     SAGAS_SLOW,
+    SAID_SLOW,
     SHOWN,
     TIMEOUT,
     TIMERS_SLOW,
@@ -33,6 +35,8 @@ from posthouse.store.browsing import (
     HeldLine,
     OutboxFilter,
     OutboxFound,
+    TenantHeld,
+    TenantSaid,
     TimerLine,
     too_slow,
 )
@@ -82,6 +86,17 @@ SELECT count(*) FROM (
     SELECT 1 FROM posthouse_held INDEXED BY posthouse_held_waiting
     WHERE consumer = ? AND topic = ? AND tenant = ? AND key = ? AND sequence > ?
         AND sequence IS NOT NULL AND state IN ('retrying', 'gap', 'blocked', 'dead') LIMIT {BEHIND + 1})
+"""
+
+# For whom events of one state are held, among the oldest …
+OF_STATE = """
+SELECT tenant, count(*), min(first_at) FROM (
+    SELECT tenant, first_at FROM posthouse_held WHERE state = ? ORDER BY id LIMIT ?) GROUP BY tenant
+"""
+
+# … and who said the newest in the outbox.
+SAID = """
+SELECT tenant, topic, count(*) FROM (SELECT tenant, topic FROM posthouse_outbox ORDER BY id DESC LIMIT ?) GROUP BY tenant, topic
 """
 
 # Timers, soonest first.
@@ -180,6 +195,22 @@ class SqliteBrowsing:
             return counted
 
         return await self._looked(count, timeout, BEHIND_SLOW)
+
+    async def held_by_tenant(
+        self, states: Sequence[HeldState], *, limit: int = 1_000, timeout: float = TIMEOUT
+    ) -> Sequence[TenantHeld]:
+        def found(connection: sqlite3.Connection) -> Sequence[TenantHeld]:
+            return [
+                TenantHeld(tenant=tenant, state=state, number=number, first_at=first_at)
+                for state in states
+                for tenant, number, first_at in connection.execute(OF_STATE, (state, limit))
+            ]
+
+        return await self._looked(found, timeout, BY_TENANT_SLOW)
+
+    async def said_by_tenant(self, *, limit: int = 1_000, timeout: float = TIMEOUT) -> Sequence[TenantSaid]:
+        found = await self._rows(SAID, (limit,), timeout, SAID_SLOW)
+        return [TenantSaid(tenant=tenant, topic=topic, number=number) for tenant, topic, number in found]
 
     async def sagas(
         self,

@@ -163,6 +163,33 @@ class BrowsingContract(StoreFixtures):
         behind = await store.browsing.waiting_behind(lines)
         assert [behind[line.id] for line in lines] == [Bounded(BEHIND, more=True), Bounded(BEHIND)]
 
+    async def test_for_whom_events_are_held_is_told_of_the_oldest_of_each_state(self, store: Store) -> None:
+        everything = await _some_held(store)
+        for limit in (1_000, 3):
+            asked: Sequence[HeldState] = ("dead", "retrying", "gap")
+            told = await store.browsing.held_by_tenant(asked, limit=limit)
+            looked = [
+                one
+                for state in asked
+                for one in sorted((one for one in everything if one.state == state), key=lambda one: one.id)[:limit]
+            ]
+            assert looked, "there are some"
+            assert {(one.state, one.tenant): one.number for one in told} == Counter(
+                (one.state, one.entry.tenant) for one in looked
+            )
+            for one in told:
+                assert one.first_at == min(
+                    other.first_at for other in looked if (other.state, other.entry.tenant) == (one.state, one.tenant)
+                )
+        assert await store.browsing.held_by_tenant(()) == []
+
+    async def test_who_said_the_newest_is_told_by_topic(self, store: Store) -> None:
+        assert await store.browsing.said_by_tenant() == []
+        async with store.begin() as tx:
+            await store.outbox.append(tx, [outbox_row("k", tenant=name) for name in ("t1", "t2", "t1", "t3", "t1")])
+        told = await store.browsing.said_by_tenant(limit=3)
+        assert {(one.tenant, one.topic): one.number for one in told} == {("t1", TOPIC): 2, ("t3", TOPIC): 1}
+
     async def test_pages_of_sagas_hold_each_that_fits_once(self, store: Store) -> None:
         drawn = random.Random(5)
         statuses: Sequence[SagaStatus] = ("running", "compensating", "partial")
