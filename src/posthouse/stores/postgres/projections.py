@@ -59,10 +59,10 @@ EXPIRED = f"SELECT projection, number FROM posthouse.generation WHERE state = 'r
 # The one that is read.
 LIVE = "SELECT number FROM posthouse.generation WHERE projection = CAST($1 AS text) AND state = 'live'"
 
-# Take or renew the right to build one.
+# Take or renew the right to build one. One that lasts longer than it ever does was given by a clock that was set back since.
 LEASE = f"""
 UPDATE posthouse.generation SET owner = $2, until = {NOW} + $3
-WHERE projection = $4 AND number = $5 AND state = 'building' AND (owner = $2 OR until <= {NOW})
+WHERE projection = $4 AND number = $5 AND state = 'building' AND (owner = $2 OR until <= {NOW} OR until > {NOW} + 2 * $3)
 """
 
 # Which tables it has.

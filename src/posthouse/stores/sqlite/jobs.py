@@ -30,10 +30,10 @@ SELECT {READ} FROM posthouse_job WHERE service IN (SELECT value FROM json_each(?
 ORDER BY id DESC LIMIT ?4
 """
 
-# The oldest that nobody runs.
+# The oldest that nobody runs. A lease that lasts longer than one ever does was given by a clock that was set back since.
 TAKE = f"""
 UPDATE posthouse_job SET holder = ?3, token = token + 1, leased_until = ?1 + ?4 WHERE id = (
-    SELECT id FROM posthouse_job WHERE state = 'running' AND leased_until <= ?1
+    SELECT id FROM posthouse_job WHERE state = 'running' AND (leased_until <= ?1 OR leased_until > ?1 + 2 * ?4)
         AND service IN (SELECT value FROM json_each(?2)) AND (?5 IS NULL OR act IN (SELECT value FROM json_each(?5)))
         AND id NOT IN (SELECT value FROM json_each(?6)) ORDER BY id LIMIT 1)
 RETURNING {READ}

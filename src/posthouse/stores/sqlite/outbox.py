@@ -31,7 +31,7 @@ REGISTER = (
 )
 
 # Relays that are not.
-BURY = "DELETE FROM posthouse_member WHERE until <= ?"
+BURY = "DELETE FROM posthouse_member WHERE until <= ? OR until > ?"
 
 # How many share the shards, and how many shards there are.
 SHARERS = "SELECT (SELECT count(*) FROM posthouse_member), (SELECT count(*) FROM posthouse_shard)"
@@ -45,7 +45,7 @@ GIVE_UP = "UPDATE posthouse_shard SET owner = NULL, until = 0 WHERE owner = ? AN
 # Take shards that nobody holds any more.
 TAKE = """
 UPDATE posthouse_shard SET owner = ?, epoch = epoch + 1 WHERE number IN (
-    SELECT number FROM posthouse_shard WHERE owner IS NULL OR (until <= ? AND owner <> ?) ORDER BY number LIMIT ?)
+    SELECT number FROM posthouse_shard WHERE owner IS NULL OR (owner <> ? AND (until <= ? OR until > ?)) ORDER BY number LIMIT ?)
 """
 
 # Keep what is held.
@@ -241,14 +241,15 @@ class SqliteOutbox:
         async with self._database.begin(books=True) as tx:
             now = self._clock.now()
             tx.run(REGISTER, (owner, now + seconds))
-            tx.run(BURY, (now,))
+            longest = now + max(seconds, 3600.0)  # one that ends later was given by a clock that was set back since
+            tx.run(BURY, (now, longest))
             members, shards = _numbers(tx.run(SHARERS).one())
             share = math.ceil(shards / members)
             mine = [number for (number,) in map(_numbers, tx.run(OWNED, (owner,)))]
             if len(mine) > share:
                 tx.run(GIVE_UP, (owner, _mask(mine[share:])))
             elif len(mine) < share:
-                tx.run(TAKE, (owner, now, owner, share - len(mine)))
+                tx.run(TAKE, (owner, owner, now, longest, share - len(mine)))
             held = map(_numbers, sorted(tx.run(RENEW, (now + seconds, owner))))
             return [OutboxShard(number, epoch) for number, epoch in held]
 

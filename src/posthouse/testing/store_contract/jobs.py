@@ -60,6 +60,16 @@ class JobContract(StoreFixtures):
         assert found is not None
         assert (found.done, found.holder) == (1, "two")
 
+    async def test_a_clock_that_was_set_back_keeps_no_job_waiting(self, store: Store, other: Store) -> None:
+        job = await added(store, a_job())
+        assert await store.jobs.take(["orders"], "one", 10.0) is not None
+        await self.later(-600.0)
+        theirs = await other.jobs.take(["orders"], "two", 10.0)
+        assert theirs is not None
+        assert (theirs.id, theirs.token) == (job.id, 2)
+        await self.later(-5.0)
+        assert await store.jobs.take(["orders"], "one", 10.0) is None, "a step as long as the lease takes it from nobody alive"
+
     async def test_one_takes_no_job_of_an_act_that_it_does_not_know_nor_one_that_it_runs(self, store: Store) -> None:
         job = await added(store, a_job())
         assert await store.jobs.take(["orders"], "one", 10.0, acts=["held.skip.all"]) is None

@@ -94,6 +94,13 @@ class ProjectionContract(StoreFixtures):
         assert await other.projections.lease(MODEL, 2, "you", 30.0)
         assert not await store.projections.lease(MODEL, 2, "me", 30.0)
 
+    async def test_a_clock_that_was_set_back_keeps_nobody_from_building(self, store: Store, other: Store) -> None:
+        await begin(store, FIRST, msgspec.structs.replace(NEXT, owner=""))
+        assert await store.projections.lease(MODEL, 2, "me", 30.0)
+        await self.later(-600.0)
+        assert await other.projections.lease(MODEL, 2, "you", 30.0)
+        assert not await store.projections.lease(MODEL, 2, "me", 30.0)
+
     async def test_who_lets_go_leaves_it_to_the_next(self, store: Store) -> None:
         await begin(store, NEXT)
         assert await store.projections.lease(MODEL, 2, "me", 30.0)

@@ -39,6 +39,11 @@ class ShardContract(StoreFixtures):
         assert after.keys() == before.keys()
         assert all(after[number] > before[number] for number in before)
 
+    async def test_a_clock_that_was_set_back_leaves_no_shard_to_the_dead(self, store: Store, other: Store) -> None:
+        before = await store.outbox.lease("a", 10)
+        await self.later(-7200)
+        assert len(await other.outbox.lease("b", 10)) == len(before)
+
     async def test_released_shards_are_free_at_once(self, store: Store, other: Store) -> None:
         shards = await store.outbox.lease("a", 10)
         await store.outbox.release("a")
