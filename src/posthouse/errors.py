@@ -12,6 +12,7 @@ PosthouseError
 │       └── RuleBroken        a fact that may not be published: its rule is named
 ├── StoreError
 │   ├── StoreUnavailable      busy or unreachable: trying again may help
+│   │   ├── StoreBusy         what was needed was held by another transaction, and not waited for any longer
 │   │   └── StoreCollision    rolled back because of another transaction: run the whole transaction again
 │   ├── StoreFull             no room on the disk: nothing was written
 │   ├── ValueRefused          a value that no column or index takes: too large, out of range, no text
@@ -116,6 +117,10 @@ class StoreError(PosthouseError):
 
 class StoreUnavailable(StoreError):
     """Busy or unreachable; nothing was written, trying again may help."""
+
+
+class StoreBusy(StoreUnavailable):
+    """What was needed was held by another transaction for as long as was to be waited; nothing was written."""
 
 
 class StoreCollision(StoreUnavailable):

@@ -22,6 +22,7 @@ from posthouse.clock import backoff
 from posthouse.errors import (
     ConfigurationError,
     PosthouseError,
+    StoreBusy,
     StoreError,
     StoreFull,
     StoreUnavailable,
@@ -162,7 +163,7 @@ async def patiently(run: Callable[[], T], *, patience: float = 30.0) -> T:
     """What `run` returns, called again while another process holds what it needs; it must be safe to call again.
 
     Reading may be held up too: by a process that recovers the file after another one was killed. StoreUnavailable
-    after `patience` seconds; other errors pass through.
+    after `patience` seconds, as StoreBusy; other errors pass through.
     """
     deadline = time.monotonic() + patience
     attempts = 0
@@ -174,7 +175,7 @@ async def patiently(run: Callable[[], T], *, patience: float = 30.0) -> T:
             if not is_busy(error.__cause__ if isinstance(error, StoreUnavailable) else error):
                 raise
         if time.monotonic() > deadline:
-            raise StoreUnavailable(
+            raise StoreBusy(
                 f"another process has held the write lock for {patience:g} s: look for a transaction that was left open"
             )
         await asyncio.sleep(backoff(attempts, FIRST_PAUSE, LAST_PAUSE, factor=1.5, spread=2 / 3))

@@ -26,16 +26,23 @@ from posthouse.errors import (
     PosthouseError,
     RebuildStopped,
     SeekUnsupported,
+    StoreBusy,
     StoreUnavailable,
     did_you_mean,
 )
 from posthouse.operators import pressed
 from posthouse.redaction import words_of
+from posthouse.store.patience import waiting_at_most
 
 LONGEST_WHY = 2_000
 LOOKS_WITHIN = 20.0
 """Seconds that a preview may take: a browser waits for thirty."""
+WAITS = 5.0
+"""Seconds that it waits for what somebody else holds: a key whose handler runs."""
+DONE_WITHIN = 25.0
+"""Seconds that an act may take, with all that it asks."""
 PRESS = re.compile(r"\A[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+BUSY = "Nothing was changed. Press again when that has ended: it is done once."
 ONCE = "Press again: it is done once, whatever came of the first time."
 
 
@@ -61,12 +68,17 @@ async def press(
     parameters = parameters_of(act, body)
     app = await estate.one(service.name, _itself)
     call: Call[object] = Call(app=app, service=service, who=who, parameters=parameters)
-    with explained():
+    with explained(), waiting_at_most(WAITS):
         if body.get("dry", False) is not False:
             async with asyncio.timeout(LOOKS_WITHIN):
                 return _preview(act, await act.look(call))
         call = msgspec.structs.replace(call, why=_why(body), press=_press(body))
-        return await _done(act, call, _seen(body))
+        seen = _seen(body)
+        try:
+            async with asyncio.timeout(DONE_WITHIN):
+                return await _done(act, call, seen)
+        except TimeoutError as error:
+            raise Refusal(503, f"It took more than {DONE_WITHIN:g} seconds: it may be done, or not.", ONCE) from error
 
 
 async def _done(act: AnyAct, call: Call[object], seen: Seen) -> Outcome:
@@ -139,6 +151,12 @@ def explained() -> Iterator[None]:
         raise Refusal(400, _sentence(error), "Nothing was changed.") from error
     except CommitUnknown as error:
         raise Refusal(503, "The answer of the database was lost: it may be done, or not.", ONCE) from error
+    except StoreBusy as error:
+        raise Refusal(
+            503,
+            f"Somebody else holds what this needs, and did for {WAITS:g} seconds: a handler at work on its key?",
+            BUSY,
+        ) from error
     except (StoreUnavailable, BrokerUnavailable) as error:
         raise Refusal(503, _sentence(error), ONCE) from error
     except TimeoutError as error:

@@ -18,13 +18,15 @@ from posthouse.app import App, app_of
 from posthouse.clock import new_id
 from posthouse.console.acting.bulk import ended
 from posthouse.console.acting.kinds import KINDS, PAGE, Item, Kind
+from posthouse.console.acting.pressing import WAITS
 from posthouse.console.acting.replaying import WHOLE
 from posthouse.console.estate import Estate
-from posthouse.errors import ChangedSince, ConfigurationError, DeskError, DoneAlready, PosthouseError
+from posthouse.errors import ChangedSince, ConfigurationError, DeskError, DoneAlready, PosthouseError, StoreBusy
 from posthouse.operators import pressed
 from posthouse.redaction import redacted, words_of
 from posthouse.service import Service
 from posthouse.store.jobs import Job, JobState, Open
+from posthouse.store.patience import waiting_at_most
 
 log = logging.getLogger("posthouse.console.jobs")
 
@@ -283,7 +285,7 @@ class Run:
                 done = await self._acted(item)
             except ChangedSince:
                 continue
-            except (DeskError, ConfigurationError) as error:
+            except (DeskError, ConfigurationError, StoreBusy) as error:
                 refusal = redacted(words_of(error))
                 break
             self._note(position=item.id)
@@ -303,7 +305,7 @@ class Run:
             done = await self._app.store.actions.get(item.tenant, key) is not None
             return self._after_act(item) if done else None
         try:
-            with pressed(key, now.turn if self._kind.fenced else None):
+            with waiting_at_most(WAITS), pressed(key, now.turn if self._kind.fenced else None):
                 await self._kind.do(self._service, now, job.by, f"{job.why} [job {job.id}]")
         except DoneAlready:
             return now

@@ -16,13 +16,14 @@ import asyncpg
 import msgspec
 
 from posthouse.checks import refusals
-from posthouse.errors import ConfigurationError, StoreError, StoreUnavailable
+from posthouse.errors import ConfigurationError, StoreBusy, StoreError
 from posthouse.local.naming import client_name
 from posthouse.local.postgres.connection import ServerConnection
 from posthouse.local.postgres.notifier import Notifier
 from posthouse.local.postgres.pool import Share, options
 from posthouse.local.url import joined, split
 from posthouse.store import Rows
+from posthouse.store.patience import patience
 from posthouse.stores.postgres.errors import NOT_PRIMARY, is_lost, mapped, sqlstate_of
 from posthouse.stores.postgres.isolation import role_findings
 from posthouse.stores.postgres.schema import Place, checking, proving
@@ -177,12 +178,14 @@ class Database:
         if not self._seats.locked():
             await self._seats.acquire()
             return
+        usual = self.settings.patience
+        longest = min(usual, usual if (given := patience()) is None else given)
         try:
-            async with asyncio.timeout(self.settings.patience):
+            async with asyncio.timeout(longest):
                 await self._seats.acquire()
         except TimeoutError:
-            raise StoreUnavailable(
-                f"all {self.settings.writers} transactions of this process were open for {self.settings.patience:g} s: look "
+            raise StoreBusy(
+                f"all {self.settings.writers} transactions of this process were open for {longest:g} s: look "
                 "for one that waits for another, or raise `writers`"
             ) from None
 

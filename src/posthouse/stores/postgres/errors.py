@@ -10,6 +10,7 @@ import asyncpg
 from posthouse.errors import (
     ConfigurationError,
     PosthouseError,
+    StoreBusy,
     StoreCollision,
     StoreError,
     StoreFull,
@@ -27,7 +28,6 @@ TRY_AGAIN = {
     "25006": "this server takes no writes: it is a standby, or was demoted",
     "53200": "the server has no memory left",
     "53300": "the server takes no more connections: raise max_connections, or lower `writers`",
-    "55P03": "a lock was not to be had in time",
     "57P01": "the server is being stopped",
     "57P02": "the server is restarting after a crash",
     "57P03": "the server is starting or stopping",
@@ -39,7 +39,7 @@ COLLISIONS = {
     "40001": "two transactions could not both be true: run the whole transaction again",
     "40P01": "two transactions waited for each other: run the whole transaction again",
 }
-DISK_FULL, NOT_PRIMARY = "53100", "25006"
+DISK_FULL, NOT_PRIMARY, LOCKED = "53100", "25006", "55P03"
 NOT_ALLOWED, BY_POLICY = "42501", "ExecWithCheckOptions"
 """The code has many causes, in many languages; the function of the server that says so tells row-level security."""
 CONNECTION_CLASS = "08"
@@ -94,6 +94,8 @@ def translated(error: BaseException, doing: str) -> PosthouseError:
     text = f"{doing}: {_said(error, code) or type(error).__name__}"
     if code == DISK_FULL:
         return StoreFull(f"{text}: nothing was written; free some space and it goes on")
+    if code == LOCKED:
+        return StoreBusy(f"{text} (a lock was not to be had in time)")
     if code in COLLISIONS:
         return StoreCollision(f"{text} ({COLLISIONS[code]})")
     if code in TRY_AGAIN:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from math import ceil
 from types import TracebackType
 from typing import Protocol, TypeVar
 
@@ -12,6 +13,7 @@ import asyncpg
 from posthouse.errors import CommitUnknown, DeadlineExceeded, StoreError, TransactionClosed
 from posthouse.local.postgres.connection import ServerConnection
 from posthouse.store import Parameters, Rows, Transaction
+from posthouse.store.patience import patience
 from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.postgres.database import LASTING, Database, carried_out
@@ -197,6 +199,8 @@ class PostgresTransaction:
     async def _begin(self, connection: ServerConnection, *statements: str) -> str:
         if self.tenant is not None:
             statements = (f"SET LOCAL posthouse.tenant = {literal(self.tenant)}", *statements)
+        if (seconds := patience()) is not None:
+            statements = (f"SET LOCAL lock_timeout = {ceil(seconds * 1000)}", *statements)
         if self.database.hasty:
             statements = (LASTING, *statements)
         self._begun = True

@@ -15,6 +15,7 @@ from typing import TypeVar
 from posthouse.errors import (
     CommitUnknown,
     DeadlineExceeded,
+    StoreBusy,
     StoreError,
     StoreFull,
     StoreUnavailable,
@@ -24,6 +25,7 @@ from posthouse.local import sqlite as local
 from posthouse.local.notifier import LocalNotifier
 from posthouse.local.sqlite import MISFITS, Checkpointer, Inode, Synchronous, inode, mapped, patiently, translated
 from posthouse.store import Parameters, Rows, Transaction
+from posthouse.store.patience import patience
 from posthouse.store.placeholders import QUESTION, bound
 from posthouse.store.savepoints import Detach, Savepoints
 from posthouse.stores.sessions.refusing import refuse_ending_first
@@ -141,7 +143,7 @@ class Database:
         """On the one connection: when nobody writes, or inside the reader's own transaction."""
         mine = self._innermost()
         if mine is None:
-            await self._lock.acquire()
+            await self._locked()
         try:
             connection = await self.writer("FULL")
             if check and self._shards is None:
@@ -194,7 +196,8 @@ class Database:
             try:
                 connection.execute("BEGIN IMMEDIATE")  # most often nobody is in the way
             except sqlite3.OperationalError:
-                await local.begin(connection, patience=self.patience)
+                given = patience()
+                await local.begin(connection, patience=self.patience if given is None else min(self.patience, given))
         except BaseException:
             self._lock.release()
             raise
@@ -202,7 +205,7 @@ class Database:
 
     async def _turn(self, outer: SqliteTransaction | None) -> None:
         if outer is None:
-            await self._lock.acquire()
+            await self._locked()
             return
         if outer.task is asyncio.current_task():
             raise StoreError(
@@ -216,6 +219,20 @@ class Database:
             raise StoreUnavailable(
                 f"the transaction that was open when this task was started is still open after {self.patience:g} s: "
                 "SQLite has one writer, so do not wait inside a transaction for a task that begins another"
+            ) from None
+
+    async def _locked(self) -> None:
+        """The turn to write; StoreBusy where that takes longer than whoever asks may wait."""
+        if (longest := patience()) is None:
+            await self._lock.acquire()
+            return
+        try:
+            async with asyncio.timeout(longest):
+                await self._lock.acquire()
+        except TimeoutError:
+            raise StoreBusy(
+                f"a transaction of this process has been open for {longest:g} s, and SQLite has one writer: look for a handler "
+                "that takes its time"
             ) from None
 
     def _innermost(self) -> SqliteTransaction | None:

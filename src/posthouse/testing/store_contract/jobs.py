@@ -68,7 +68,9 @@ class JobContract(StoreFixtures):
         assert theirs is not None
         assert (theirs.id, theirs.token) == (job.id, 2)
         await self.later(-5.0)
-        assert await store.jobs.take(["orders"], "one", 10.0) is None, "a step as long as the lease takes it from nobody alive"
+        assert await store.jobs.take(["orders"], "one", 10.0) is None, (
+            "a step as long as the lease takes it from nobody alive"
+        )
 
     async def test_one_takes_no_job_of_an_act_that_it_does_not_know_nor_one_that_it_runs(self, store: Store) -> None:
         job = await added(store, a_job())
