@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -109,3 +111,37 @@ def test_a_second_one_at_the_same_place_is_told_that_the_port_is_taken(desk: Des
 def test_where_nothing_can_be_imported_there_is_nothing_to_serve(desk: Desk) -> None:
     assert desk.start("broken", verb="console").wait(timeout=20) == 2
     assert "no settings" in desk.log()
+
+
+def test_it_ends_without_a_word_while_a_browser_listens(desk: Desk) -> None:
+    with desk.console("shop") as client, client.stream("GET", "/api/live") as live:
+        heard = live.iter_raw()
+        assert b"retry" in next(heard)
+        [process] = desk.running
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 0, desk.log()
+        assert b"".join(heard).strip() == b"" or live.is_stream_consumed
+    assert "Traceback" not in desk.log()
+    assert "Cancel" not in desk.log()
+
+
+def test_a_request_that_is_not_finished_is_cut_off(desk: Desk) -> None:
+    """However many there are: others are answered meanwhile."""
+    with desk.console("shop") as client, contextlib.ExitStack() as stack:
+        place = (client.base_url.host, client.base_url.port)
+        slow = [stack.enter_context(socket.create_connection(place)) for _ in range(150)]
+        for one in slow:
+            one.sendall(b"GET /api/services HTTP/1.1\r\nHost: ")
+        assert client.get("/api/services").status_code == 200
+        until(lambda: sum(map(is_cut, slow)) >= 50, "those that are too many are cut off at once", within=5)
+        until(lambda: all(map(is_cut, slow)), "and all of them once they had their time", within=30)
+        assert client.get("/api/services").status_code == 200
+
+
+def is_cut(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True

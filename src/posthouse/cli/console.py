@@ -154,7 +154,7 @@ async def _serve(estate: Estate, access: Access, listener: socket.socket) -> Non
         app = guarded(estate, access, announce)
         if access.way != "token":
             say(f"the console is at {place}", "green")
-        await serve(app, listener, stop)
+        await serve(app, listener, stop, ending=app.aclose)
 
 
 async def served(estate: Estate, http: str) -> None:

@@ -62,7 +62,8 @@ def guarded(estate: Estate, access: Access, announce: Callable[[str], None] | No
         for problem in (await estate.each(write)).problems:
             log.warning("%s by %s is not in the operators' log of %s: %s", verb, by, problem.service, problem.what)
 
-    return Guard(application(estate), access=access, note=note, announce=announce)
+    inner = application(estate)
+    return Guard(inner, access=access, note=note, announce=announce, ending=inner.state.live.aclose)
 
 
 def application(estate: Estate, tables: Mapping[str, Page] = TABLES) -> Starlette:
@@ -80,7 +81,7 @@ def application(estate: Estate, tables: Mapping[str, Page] = TABLES) -> Starlett
         await live.aclose()
         await estate.aclose()
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/api/live", live, methods=["GET"]),
             Route("/api/{path:path}", partial(_answer, estate, Paths(tables)), methods=["GET"]),
@@ -92,6 +93,8 @@ def application(estate: Estate, tables: Mapping[str, Page] = TABLES) -> Starlett
         exception_handlers={Refusal: _refused, HTTPException: _unfit},
         lifespan=lifespan,
     )
+    app.state.live = live
+    return app
 
 
 class _Awake:

@@ -20,9 +20,9 @@ from posthouse.errors import SchemaError
 from posthouse.governance.evolution import Mode
 from posthouse.governance.registry.app import registry_app
 from posthouse.governance.registry.comparing import Known
-from posthouse.governance.registry.connections import Patience, patient_protocol
 from posthouse.governance.registry.ledgers import open_ledger
 from posthouse.governance.registry.workers import WorkerJudge
+from posthouse.local.connections import Patience, patient_protocol
 from tests.integration.registry.client import ORDER, Client, schema_body, served
 from tests.integration.registry.process import registry_process, workers_of
 

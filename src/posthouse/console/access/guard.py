@@ -103,7 +103,7 @@ async def _unnoted(verb: str, by: str, target: str) -> None:
 
 
 class Guard:
-    """`announce` shows a link for a new one-time token to whoever may sign in; `note` keeps sign-ins."""
+    """`announce` shows a link for a new one-time token to whoever may sign in; `note` keeps sign-ins; `ending` ends live connections."""
 
     def __init__(
         self,
@@ -113,7 +113,9 @@ class Guard:
         clock: Clock | None = None,
         note: Note = _unnoted,
         announce: Callable[[str], None] | None = None,
+        ending: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        self._ending = ending
         self._app, self._access, self._note, self._announce = app, access, note, announce
         self._clock = clock or SystemClock()
         self._sessions = Sessions(self._clock, idle=access.idle, longest=access.longest, most=access.most_sessions)
@@ -130,6 +132,11 @@ class Guard:
         )
         if access.way == "token":
             self._print_link()
+
+    async def aclose(self) -> None:
+        """End what is told for long: before a server waits for its answers to end."""
+        if self._ending is not None:
+            await self._ending()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

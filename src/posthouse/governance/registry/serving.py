@@ -16,10 +16,10 @@ import uvicorn
 
 from posthouse.errors import ConfigurationError
 from posthouse.governance.registry.app import registry_app
-from posthouse.governance.registry.connections import patient_protocol
 from posthouse.governance.registry.door import OpenDoor, UsersDoor
 from posthouse.governance.registry.ledgers import open_ledger
 from posthouse.governance.registry.workers import WorkerJudge
+from posthouse.local.connections import patient_protocol
 
 log = logging.getLogger("posthouse.governance.registry")
 

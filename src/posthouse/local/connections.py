@@ -1,4 +1,4 @@
-"""Connections that say nothing, or speak slowly: they have a deadline, and give way to others before anybody is sent away."""
+"""Connections that say nothing, speak slowly, or take no answer: they have a deadline, and give way to others before anybody is sent away."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 
     headers: float = 10.0
     """From the connection, or the last answer's end, to the end of a request's headers."""
+    taking: float = 30.0
+    """For which nothing of an answer is taken."""
     most: int = 300
     """Connections whose request is not there yet; of one more, the oldest of the busiest address is cut off."""
     most_of_one_address: int = 100
@@ -58,6 +60,7 @@ class _Connection(H11Protocol):
     patience: Patience
     address = ""
     _deadline: asyncio.TimerHandle | None = None
+    _taken: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -72,8 +75,22 @@ class _Connection(H11Protocol):
         super().on_response_complete()
         self._watch()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._taken = self.loop.call_later(self.patience.taking, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._is_taken()
+        super().resume_writing()
+
+    def _is_taken(self) -> None:
+        if self._taken is not None:
+            self._taken.cancel()
+            self._taken = None
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
+        self._is_taken()
         self.waiting.discard(self)
         super().connection_lost(exc)
 
