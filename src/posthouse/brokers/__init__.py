@@ -90,8 +90,11 @@ def _no_broker(scheme: str, url: str) -> str:
         )
     if scheme == "sqlite":
         return "sqlite:// is a store; the broker in a file is embedded:///log.db"
-    if scheme in ("amqp", "amqps"):
-        return f"{scheme}:// is RabbitMQ: write rabbitmq://user:password@host:5672/vhost"
+    if scheme in ("amqp", "amqps", "rabbitmqs"):
+        tls = "" if scheme == "amqp" else "?tls=true"
+        return f"{scheme}:// is RabbitMQ: write rabbitmq://user:password@host:567{1 if tls else 2}/vhost{tls}"
+    if scheme == "tls":
+        return "tls:// is NATS: write nats://host:4222?tls=true"
     return f"no broker is called {scheme!r} in {url!r}.{did_you_mean(scheme, [*ADAPTERS, 'django'])}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterable
 from typing import TypeVar
 from urllib.parse import SplitResult, parse_qsl
@@ -39,14 +38,3 @@ def options_of(
         return default
     problems += [f"the {scheme} broker: {problem}" for problem in too_long(options)]
     return options
-
-
-def tls_of(wanted: bool, authorities: str | None, problems: list[str]) -> ssl.SSLContext | None:
-    """TLS with the system's authorities or those of a file; None where neither is wanted, or there is no such file."""
-    if not wanted and authorities is None:
-        return None
-    try:
-        return ssl.create_default_context(cafile=authorities)
-    except OSError as error:
-        problems.append(f"tls_ca {authorities!r} cannot be used: {error}")
-        return None

@@ -9,6 +9,7 @@ import msgspec
 
 from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.local.tls import Tls, with_libpq_words
 from posthouse.local.url import joined, split
 from posthouse.store import Store
 from posthouse.stores.options import options_of
@@ -89,7 +90,9 @@ def _no_store(scheme: str, url: str) -> str:
 
 def _postgres(parts: SplitResult, clock: Clock) -> Store:
     problems: list[str] = []
-    options = options_of(parts, PostgresOptions, "PostgreSQL", problems, also=DRIVER_OPTIONS)
+    parts = with_libpq_words(parts, problems)
+    options = options_of(parts, PostgresOptions, "PostgreSQL", problems, also=(*DRIVER_OPTIONS, *Tls.__struct_fields__))
+    others = {name: _also(getattr(options, name), problems) for name in ("listen_url", "runtime_url")}
     try:
         from posthouse.stores.postgres import PostgresStore
     except ImportError:
@@ -106,9 +109,14 @@ def _postgres(parts: SplitResult, clock: Clock) -> Store:
         idempotency_window=options.idempotency_window,
         patience=options.patience,
         pooler=options.pooler,
-        listen_url=options.listen_url,
+        listen_url=others["listen_url"],
         durable=options.durable,
         wal_keep=options.wal_keep,
         isolation=options.isolation,
-        runtime_url=options.runtime_url,
+        runtime_url=others["runtime_url"],
     )
+
+
+def _also(url: str | None, problems: list[str]) -> str | None:
+    """Another way to the same database, which says TLS for itself."""
+    return None if url is None else joined(with_libpq_words(split(url), problems))

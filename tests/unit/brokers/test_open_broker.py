@@ -4,13 +4,13 @@ from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
-from redis.asyncio import SSLConnection
 
 from posthouse.broker import Topology
 from posthouse.brokers import ADAPTERS, open_broker
 from posthouse.brokers.embedded import EmbeddedBroker
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.brokers.redis import RedisBroker
+from posthouse.brokers.redis.client import TlsConnection
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError
 
@@ -126,7 +126,7 @@ def test_redis_takes_options_and_those_of_its_driver() -> None:
     assert (broker.sheet.name, broker.sheet.durable_ack, broker.sheet.redelivery_s) == ("redis", True, 60)
     given = broker._client._client.connection_pool.connection_kwargs
     assert (given["host"], given["port"], given["db"], given["client_name"]) == ("host", 6380, 2, "orders")
-    assert broker._client._client.connection_pool.connection_class is SSLConnection
+    assert broker._client._client.connection_pool.connection_class is TlsConnection
 
 
 def test_every_problem_of_a_redis_url_is_named_at_once() -> None:

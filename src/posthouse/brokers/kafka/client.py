@@ -48,6 +48,8 @@ class Client:
         self._name = client_name("broker")
         self.timeout = timeout
         self.driver = driver
+        self._no_tls = ""
+        """Why TLS did not come about last: the answers say only that nobody was there."""
         self._admin: AdminClient | None = None
         problems = [
             f"the driver option {name}={value!r} would break the promise: Posthouse sets {name}={fixed!r}"
@@ -70,6 +72,7 @@ class Client:
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 1000,
             "topic.metadata.refresh.interval.ms": 30_000,
+            "error_cb": self._on_error,
         }
         for part in (self.driver, *own):
             config.update(part)
@@ -100,7 +103,7 @@ class Client:
                 return found
             self._admin = None  # it keeps what it knew of leaders and controllers; a new one asks
             if loop.time() + PAUSE > deadline:
-                raise BrokerUnavailable(f"Kafka, {doing}: {words(busy[0])}")
+                raise BrokerUnavailable(f"Kafka, {doing}: {words(busy[0])}{self._why()}")
             await asyncio.sleep(PAUSE)
 
     async def wait_for(self, doing: str, work: Callable[[], T], *, but: Collection[int] = ()) -> T:
@@ -129,10 +132,21 @@ class Client:
         except KafkaException as error:
             first: KafkaError = error.args[0]
             if first.code() < 0 and first.code() not in BUSY:  # the client's own: nobody answered
-                raise BrokerUnavailable(f"Kafka, {doing}: {words(first)}") from error
+                raise BrokerUnavailable(f"Kafka, {doing}: {words(first)}{self._why()}") from error
             return first
         except TimeoutError as error:
-            raise BrokerUnavailable(f"Kafka, {doing}: no answer in time") from error
+            raise BrokerUnavailable(f"Kafka, {doing}: no answer in time{self._why()}") from error
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._SSL:
+            self._no_tls = error.str()
+
+    def _why(self) -> str:
+        """The driver hands out what went wrong when it is asked."""
+        if self._admin is not None:
+            self._admin.poll(0)
+        found, self._no_tls = self._no_tls, ""
+        return f"; no TLS: {found}" if found else ""
 
 
 PAUSE = 0.05

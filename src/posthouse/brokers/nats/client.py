@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import nats
@@ -83,6 +84,22 @@ class Waiting:
             self.done.set_result(None)
 
 
+class NoTls(nats.errors.Error):
+    """The server says that it speaks plain text only."""
+
+
+class Guarded(Connection):
+    """Where TLS was asked for, nothing is said without it. The driver would go on in plain text, with the password, when the server,
+    or somebody between, says that it takes none."""
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        if self.options.get("tls") is not None and not self.options.get("tls_handshake_first"):
+            if not (info.get("tls_required") or info.get("tls_available")):
+                raise NoTls("TLS was asked for, and the server offers none")
+            info["tls_required"] = True
+        await super()._process_info(info, initial_connection)
+
+
 class Client:
     """Connects at the first use, reconnects by itself, and fails at once while the server is away."""
 
@@ -95,6 +112,8 @@ class Client:
         """What the server said of who we are, while we were connecting."""
         self._nobody = ""
         """Why nobody could be connected to, meanwhile."""
+        self._no_tls = ""
+        """Why TLS did not come about, meanwhile."""
         self._connecting: asyncio.Timeout | None = None
         self.timeout = timeout
         self._driver = driver
@@ -228,7 +247,7 @@ class Client:
     async def _open(self) -> None:
         if self._closed:
             raise BrokerError("this broker was closed")
-        connection = Connection()
+        connection = Guarded()
         options = {
             "name": self._name,
             "ping_interval": 5,
@@ -236,7 +255,7 @@ class Client:
             "connect_timeout": self.timeout,
             **self._driver,
         }
-        self._turned_away = self._nobody = ""
+        self._turned_away = self._nobody = self._no_tls = ""
         with mapped(f"connecting to {self._shown}"):
             try:
                 async with asyncio.timeout(self.timeout) as self._connecting:
@@ -253,6 +272,8 @@ class Client:
                 await connection.close()
                 if self._turned_away:
                     raise BrokerError(f"NATS at {self._shown} refuses us: {self._turned_away}") from None
+                if self._no_tls and isinstance(error, TimeoutError):
+                    raise BrokerUnavailable(f"NATS at {self._shown}: no TLS: {self._no_tls}") from None
                 if self._nobody and isinstance(error, TimeoutError):
                     raise BrokerUnavailable(f"NATS: nothing listens at {self._shown} ({self._nobody})") from None
                 raise
@@ -299,6 +320,8 @@ class Client:
             self._nobody = str(error)
             if when is not None and now > when - self.timeout + STARTING:
                 self._connecting.reschedule(now)
+        if isinstance(error, ssl.SSLError | NoTls):
+            self._no_tls = str(error)
         if "authorization violation" in str(error).lower():
             self._turned_away = str(error)
         if "permissions violation" in str(error).lower():

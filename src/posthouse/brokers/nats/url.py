@@ -8,14 +8,14 @@ from urllib.parse import SplitResult
 import msgspec
 
 from posthouse.brokers.nats.broker import NatsBroker
-from posthouse.brokers.options import options_of, said_in, tls_of
+from posthouse.brokers.options import options_of, said_in
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
+from posthouse.local.tls import Tls, context_of
 
 
-class NatsOptions(msgspec.Struct, frozen=True):
-    """What may follow the `?`: parameters of NatsBroker, a credentials file, and TLS with the system's authorities or
-    those of a file."""
+class NatsOptions(Tls, frozen=True):
+    """What may follow the `?`: parameters of NatsBroker, a credentials file, and TLS."""
 
     partitions: Annotated[int, msgspec.Meta(ge=1, le=256)] = 8
     replicas: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
@@ -24,8 +24,6 @@ class NatsOptions(msgspec.Struct, frozen=True):
     sync: Literal["always", "default"] = "default"
     timeout: Annotated[float, msgspec.Meta(gt=0)] = 5.0
     credentials: str | None = None
-    tls: bool = False
-    tls_ca: str | None = None
 
 
 def from_url(parts: SplitResult, clock: Clock) -> NatsBroker:
@@ -34,7 +32,7 @@ def from_url(parts: SplitResult, clock: Clock) -> NatsBroker:
     options = options_of("nats", said_in(parts), NatsOptions(), problems)
     if not parts.netloc:
         problems.append(f"{parts.geturl()!r} names no server: write nats://host:4222")
-    given = {"user_credentials": options.credentials, "tls": tls_of(options.tls, options.tls_ca, problems)}
+    given = {"user_credentials": options.credentials, "tls": context_of(options, problems)}
     if problems:
         raise ConfigurationError(*problems)
     return NatsBroker(

@@ -186,6 +186,8 @@ class Database:
                 raise ConfigurationError(f"the URL of the log {self.place} cannot be used: {error}") from error
             raise BrokerUnavailable(f"the log {self.place} refuses connections: {error}") from error
         except ValueError as error:
+            if isinstance(error, OSError):  # Python's word for a certificate that is not believed: a new one may come
+                raise BrokerUnavailable(f"the log {self.place} cannot be believed: {error}") from error
             raise ConfigurationError(f"the URL of the log {self.place} cannot be used: {error}") from error
         try:
             yield connection

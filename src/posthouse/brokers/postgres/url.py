@@ -11,6 +11,7 @@ from posthouse.brokers.options import options_of, said_in
 from posthouse.brokers.postgres.broker import PostgresBroker
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
+from posthouse.local.tls import Tls, with_libpq_words
 from posthouse.local.url import joined
 
 DRIVER_OPTIONS = {
@@ -34,9 +35,13 @@ class PostgresOptions(msgspec.Struct, frozen=True):
 def from_url(parts: SplitResult, clock: Clock) -> PostgresBroker:
     """Raises ConfigurationError with every problem."""
     problems: list[str] = []
+    said_in(parts)
+    parts = with_libpq_words(parts, problems)
     said = said_in(parts)
     driver = {name: said.pop(name) for name in DRIVER_OPTIONS & said.keys()}
-    options = options_of("postgresql", said, PostgresOptions(), problems, also=DRIVER_OPTIONS)
+    options = options_of(
+        "postgresql", said, PostgresOptions(), problems, also=(*DRIVER_OPTIONS, *Tls.__struct_fields__)
+    )
     if problems:
         raise ConfigurationError(*problems)
     return PostgresBroker(

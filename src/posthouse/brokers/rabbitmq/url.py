@@ -7,14 +7,15 @@ from urllib.parse import SplitResult
 
 import msgspec
 
-from posthouse.brokers.options import options_of, said_in, tls_of
+from posthouse.brokers.options import options_of, said_in
 from posthouse.brokers.rabbitmq.broker import RabbitmqBroker
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
+from posthouse.local.tls import Tls, context_of
 
 
-class RabbitmqOptions(msgspec.Struct, frozen=True):
-    """What may follow the `?`: parameters of RabbitmqBroker, and TLS with the system's authorities or those of a file."""
+class RabbitmqOptions(Tls, frozen=True):
+    """What may follow the `?`: parameters of RabbitmqBroker, and TLS."""
 
     partitions: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
     replicas: Annotated[int, msgspec.Meta(ge=1, le=15)] | None = None
@@ -23,8 +24,6 @@ class RabbitmqOptions(msgspec.Struct, frozen=True):
     timeout: Annotated[float, msgspec.Meta(gt=0)] = 5.0
     settle: Annotated[float, msgspec.Meta(ge=0)] = 1.0
     management: Annotated[str, msgspec.Meta(pattern="^https?://[^/]")] | None = None
-    tls: bool = False
-    tls_ca: str | None = None
 
 
 def from_url(parts: SplitResult, clock: Clock) -> RabbitmqBroker:
@@ -35,7 +34,7 @@ def from_url(parts: SplitResult, clock: Clock) -> RabbitmqBroker:
         problems.append(f"{parts.geturl()!r} names no server: write rabbitmq://user:word@host:5672/vhost")
     if options.partitions.bit_count() != 1:
         problems.append(f"partitions={options.partitions} is not a power of two: write 8 or 16")
-    tls = tls_of(options.tls, options.tls_ca, problems)
+    tls = context_of(options, problems)
     if problems:
         raise ConfigurationError(*problems)
     return RabbitmqBroker(

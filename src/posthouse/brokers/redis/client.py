@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import redis.exceptions as foreign
-from redis.asyncio import Redis
+from redis.asyncio import Redis, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -50,6 +51,14 @@ class Read(NamedTuple):
 
     entries: Mapping[bytes, Sequence[Entry]] | None = None
     lost: Sequence[int] = ()
+
+
+class TlsConnection(SSLConnection):
+    """One whose TLS was made elsewhere: the driver's own would believe the system's authorities beside those of a file."""
+
+    def __init__(self, *, tls: ssl.SSLContext, **options: Any) -> None:
+        super().__init__(**options)
+        self.ssl_context.context = tls
 
 
 class Client:

@@ -6,15 +6,17 @@ from typing import Annotated
 from urllib.parse import SplitResult, unquote
 
 import msgspec
+from aiobotocore.config import AioConfig
 
 from posthouse.brokers.options import options_of, said_in
 from posthouse.brokers.sqs.broker import SqsBroker
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
+from posthouse.local.tls import Tls, contradicts, proven
 
 
-class SqsOptions(msgspec.Struct, frozen=True):
-    """What may follow the `?`; each is a parameter of SqsBroker."""
+class SqsOptions(Tls, frozen=True):
+    """What may follow the `?`: parameters of SqsBroker, and TLS, which is on unless the endpoint says `http:`."""
 
     account: Annotated[str, msgspec.Meta(pattern="^[0-9]{12}$")] | None = None
     endpoint: str | None = None
@@ -29,6 +31,7 @@ def from_url(parts: SplitResult, clock: Clock) -> SqsBroker:
     options = options_of("sqs", said_in(parts), SqsOptions(), problems)
     if not parts.hostname:
         problems.append(f"{parts.geturl()!r} names no region: write sqs://eu-central-1")
+    driver = credentials(parts) | secured(options, problems)
     if problems or not parts.hostname:
         raise ConfigurationError(*problems)
     return SqsBroker(
@@ -39,7 +42,7 @@ def from_url(parts: SplitResult, clock: Clock) -> SqsBroker:
         visibility=options.visibility,
         poll=options.poll,
         timeout=options.timeout,
-        driver=credentials(parts),
+        driver=driver,
     )
 
 
@@ -48,3 +51,19 @@ def credentials(parts: SplitResult) -> dict[str, object]:
     if not parts.username or not parts.password:
         return {}
     return {"aws_access_key_id": unquote(parts.username), "aws_secret_access_key": unquote(parts.password)}
+
+
+def secured(options: SqsOptions, problems: list[str]) -> dict[str, object]:
+    """What the driver is told of TLS."""
+    plain = (options.endpoint or "").startswith("http:")
+    if contradicts(options, problems):
+        return {}
+    if plain and options.on:
+        problems.append(f"sqs: endpoint={options.endpoint} is plain text, and tls asks for TLS: write https:")
+    if options.tls is False and not plain:
+        problems.append("sqs: tls=false needs an endpoint that begins with http: AWS takes no plain text")
+    if not options.on or proven(options.files, problems) is None:
+        return {}
+    cert = (options.tls_cert, options.tls_key) if options.tls_key else options.tls_cert
+    said = {"verify": options.tls_ca, "config": AioConfig(client_cert=cert) if cert else None}
+    return {name: value for name, value in said.items() if value is not None}
