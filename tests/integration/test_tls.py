@@ -25,7 +25,7 @@ from tests.kit.waiting import eventually
 pytestmark = pytest.mark.slow
 BROKERS = ("nats", "redis", "rabbitmq", "kafka", "postgresql")
 CLOCK = SystemClock()
-ABOUT_US = re.compile("certificate|unknown ca|unknown_ca|reset by peer|disconnected|broken pipe", re.IGNORECASE)
+ABOUT_US = re.compile("certificate|unknown ca|unknown_ca|reset by peer|broken pipe|closed in the middle", re.IGNORECASE)
 """What servers that do not want us make of it: some say why, some hang up."""
 
 

@@ -12,6 +12,7 @@ from posthouse.app import App
 from posthouse.broker import Capabilities
 from posthouse.checks import Check
 from posthouse.errors import BrokerError, PosthouseError, StoreError
+from posthouse.local.links import encryption_check
 from posthouse.outage import span
 from posthouse.promise import Clause, promise_of
 from posthouse.redaction import redacted
@@ -49,6 +50,7 @@ async def _examine_store(app: App, within: float | None) -> Examination:
     declared = [handlers for service in app.services for handlers in service.declared.consumers.values()]
     shapes = {handler.view for handlers in declared for handler in handlers.values() if handler.view is not None}
     checks = await _checked(lambda: app.store.checks(shapes=shapes), "is the server up, and the URL right?", within)
+    checks = [*_encryption(app.opened.ports.store_url), *checks]
     return Examination(
         service=app.opened.name,
         part="store",
@@ -88,13 +90,22 @@ async def _schedule_checks(app: App) -> Sequence[Check]:
 
 async def _examine_broker(app: App, within: float | None) -> Examination:
     place = redacted(app.opened.ports.broker_url)
-    checks = await _checked(lambda: _broker_checks(app), "is the broker up, and the URL right?", within)
+    asked = await _checked(lambda: _broker_checks(app), "is the broker up, and the URL right?", within)
+    checks = [*_encryption(app.opened.ports.broker_url), *asked]
     if _unreached(checks):
         return Examination(service=app.opened.name, part="broker", place=place, checks=checks)
     sheet = app.broker.sheet
     return Examination(
         service=app.opened.name, part="broker", place=place, checks=checks, sheet=sheet, promise=promise_of(sheet)
     )
+
+
+def _encryption(url: str) -> list[Check]:
+    """Who may listen on the way. Nothing is said of what does not leave this host, or cannot be read, which the opening says."""
+    with contextlib.suppress(PosthouseError):
+        if (check := encryption_check(url)) is not None:
+            return [check]
+    return []
 
 
 async def _broker_checks(app: App) -> Sequence[Check]:

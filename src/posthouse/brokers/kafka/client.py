@@ -138,7 +138,7 @@ class Client:
             raise BrokerUnavailable(f"Kafka, {doing}: no answer in time{self._why()}") from error
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._SSL:
+        if error.code() == KafkaError._SSL or "SSL alert" in error.str():
             self._no_tls = error.str()
 
     def _why(self) -> str:

@@ -315,6 +315,8 @@ class Client:
 
     async def _on_error(self, error: Exception) -> None:
         """A right that is missing is told apart from any request: whoever waits now gets no answer."""
+        if self._connecting is not None and _cancellations():
+            raise asyncio.CancelledError  # the driver kept the end of its time to itself, and would try for ever
         if isinstance(error, ConnectionRefusedError) and self._connecting is not None:
             when, now = self._connecting.when(), asyncio.get_running_loop().time()
             self._nobody = str(error)
