@@ -253,11 +253,17 @@ class Reject(HandlerSignal):
         self.every_try = every_try
 
 
+MOST_CHOICES, LONGEST_WORD = 500, 200
+"""So many choices are compared with a word, and so many characters of it."""
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """` Did you mean 'x'?` for the closest choice, or the list of choices when none is close."""
+    """` Did you mean 'x'?` for the closest choice, or the list of choices when none is close. Of very many, only some are compared:
+    both may be a stranger's."""
     known = sorted(choices)
-    plain = {choice.lower(): choice for choice in known}
-    close = difflib.get_close_matches(word.lower(), plain, n=1, cutoff=0.55)
+    plain = {choice.lower(): choice for choice in known[:MOST_CHOICES]}
+    close = difflib.get_close_matches(word[:LONGEST_WORD].lower(), plain, n=1, cutoff=0.55)
     if close:
         return f" Did you mean {plain[close[0]]!r}?"
-    return f" Known: {', '.join(known)}." if known else ""
+    more = f" and {len(known) - MOST_CHOICES:,} more" if len(known) > MOST_CHOICES else ""
+    return f" Known: {', '.join(known[:MOST_CHOICES])}{more}." if known else ""

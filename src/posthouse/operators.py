@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import contextvars
 import getpass
@@ -25,6 +26,9 @@ VARIABLE = "POSTHOUSE_OPERATOR"
 
 LONGEST = 200
 """So many characters are kept of a text that was changed."""
+
+AT_ONCE = 16_384
+"""Bytes that are compared so fast that nobody notices."""
 
 Path = tuple[str, ...]
 """Keys from the outside to the inside of a document."""
@@ -144,47 +148,90 @@ def _value(name: str, value: object) -> object:
 
 NOTHING = (None, msgspec.UNSET)
 """A null, or no such field."""
+MOST_FIELDS = 200
+"""So many that differ are told of; of more it is told how many."""
+MORE = "…"
+"""Stands for those."""
+LARGEST = 2**20
+"""Bytes of a document that is compared field by field."""
+
+
+class _Place(NamedTuple):
+    """Where a value is: what it is called there, in another place. No text, which would be written for each of many values."""
+
+    above: _Place | None
+    key: str
+
+    @property
+    def name(self) -> str:
+        keys: list[str] = []
+        place: _Place | None = self
+        while place is not None:
+            keys.append(place.key)
+            place = place.above
+        whole = ".".join(reversed(keys))
+        return whole if len(whole) <= LONGEST else f"{whole[:LONGEST]}{HIDDEN}"
 
 
 def changes(before: bytes, after: bytes, hidden: Sequence[str] = ()) -> Changes:
-    """The fields of two JSON documents that differ, dots reaching inside. Of those under a `hidden` path, in which `*` is any
-    item, it is said only that they changed, and of what has another structure than these paths too. Other bytes have a length."""
-    found: dict[str, tuple[object, object]] = {}
+    """The fields of two JSON documents that differ, dots reaching inside, up to MOST_FIELDS, and under MORE how many others. Of those
+    under a `hidden` path, in which `*` is any item, it is said only that they changed, and of what has another structure than these
+    paths too. Other bytes, and very many, have a length. It takes time in proportion to its bytes."""
+    found = _Found()
     try:
+        if max(len(before), len(after)) > LARGEST:
+            return {"bytes": (len(before), len(after))} if before != after else {}
         old, new = msgspec.json.decode(before), msgspec.json.decode(after)
-        _compare((), old, new, [tuple(path.split(".")) for path in hidden], found)
+        _compare(None, old, new, [tuple(path.split(".")) for path in hidden], found)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {"bytes": (len(before), len(after))}
-    return found
+    return found.fields | ({MORE: (None, f"{found.more:,} more")} if found.more else {})
 
 
-def _compare(
-    path: Path, old: object, new: object, hidden: Sequence[Path], found: dict[str, tuple[object, object]]
-) -> None:
+async def changes_aside(before: bytes, after: bytes, hidden: Sequence[str] = ()) -> Changes:
+    """The same, and nobody else waits for it."""
+    if len(before) + len(after) < AT_ONCE:
+        return changes(before, after, hidden)
+    return await asyncio.to_thread(changes, before, after, hidden)
+
+
+class _Found:
+    def __init__(self) -> None:
+        self.fields: dict[str, tuple[object, object]] = {}
+        self.noted = 0
+
+    @property
+    def more(self) -> int:
+        return max(0, self.noted - MOST_FIELDS)
+
+    def note(self, place: _Place | None, before: object, after: object, *, is_hidden: bool) -> None:
+        self.noted += 1
+        if self.noted > MOST_FIELDS:
+            return
+        name = "" if place is None else place.name
+        is_hidden = is_hidden or name in self.fields  # of two places with one name neither is said
+        said = [None if value is msgspec.UNSET else value for value in (before, after)]
+        self.fields[name] = (HIDDEN, HIDDEN) if is_hidden else (said[0], said[1])
+
+
+def _compare(place: _Place | None, old: object, new: object, hidden: Sequence[Path], found: _Found) -> None:
     """Note what differs at the end of each path; an empty container is a value. `hidden` are the paths from here on: they follow
     the structure, never the names as they are written, since a key may hold a dot."""
-
-    def note(before: object, after: object, is_hidden: bool) -> None:
-        name = ".".join(path)
-        is_hidden = is_hidden or name in found  # of two places with one name neither is said
-        said = [None if value is msgspec.UNSET else value for value in (before, after)]
-        found[name] = (HIDDEN, HIDDEN) if is_hidden else (said[0], said[1])
-
     is_hidden = () in hidden
     if hidden and not is_hidden and not _fits(old, new, hidden):
         if not _same(old, new):
-            note(old, new, True)
+            found.note(place, old, new, is_hidden=True)
         return
     olds, news = _inside(old), _inside(new)
     turned = {type(old), type(new)} == {dict, list}
     if turned or (not olds and not news):
         if not _same(old, new):
-            note(old, new, is_hidden)
+            found.note(place, old, new, is_hidden=is_hidden)
         return
     if not olds and old not in NOTHING:
-        note(old, None, is_hidden)
+        found.note(place, old, None, is_hidden=is_hidden)
     if not news and new not in NOTHING:
-        note(None, new, is_hidden)
+        found.note(place, None, new, is_hidden=is_hidden)
     is_list = isinstance(old, list) or isinstance(new, list)
     for key in {**olds, **news}:
         if is_hidden:
@@ -193,7 +240,7 @@ def _compare(
             below = [one[1:] if one[0] == "*" else one for one in hidden]
         else:
             below = [one[1:] for one in hidden if one[0] in ("*", key)]
-        _compare((*path, key), olds.get(key, msgspec.UNSET), news.get(key, msgspec.UNSET), below, found)
+        _compare(_Place(place, key), olds.get(key, msgspec.UNSET), news.get(key, msgspec.UNSET), below, found)
 
 
 def _same(old: object, new: object) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 import pytest
 
 from posthouse.app import App
 from posthouse.clock import ManualClock
-from posthouse.operators import OperatorsLog, changes, operator_name
+from posthouse.operators import LARGEST, MORE, MOST_FIELDS, OperatorsLog, changes, operator_name
 from posthouse.service import Service
 from posthouse.store import Action, ActionFilter, Store
 from posthouse.stores.sqlite import SqliteStore
@@ -77,6 +79,39 @@ def test_a_change_that_compares_as_equal_is_one_all_the_same(before: bytes, afte
     found = changes(before, after)
     assert msgspec.json.encode(found) == msgspec.json.encode(said)
     assert all(one == ("…", "…") for one in changes(before, after, ["*"]).values())
+
+
+def nested(levels: int, inner: object) -> object:
+    for _ in range(levels):
+        inner = [inner]
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "hidden"),
+    [
+        ({"k" * 59_000: [0] * 12_000}, {"k" * 59_000: [1] * 12_000}, ()),
+        (nested(400, [0] * 30_000), nested(400, [1] * 30_000), ()),
+        (nested(400, [0] * 30_000), nested(400, [1] * 30_000), (".".join("*" * 300),)),
+        ([0] * 59_000, [1] * 59_000, ()),
+    ],
+)
+def test_what_differs_in_very_many_places_is_told_of_in_some_of_them(
+    before: object, after: object, hidden: tuple[str, ...]
+) -> None:
+    """Three of these kept the loop of a console busy for 9 seconds and more; what is told stays small."""
+    began = time.process_time()
+    found = changes(msgspec.json.encode(before), msgspec.json.encode(after), hidden)
+    assert time.process_time() - began < 3.0
+    assert len(found) <= MOST_FIELDS + 1
+    assert found[MORE][1] in {"11,800 more", "29,800 more", "58,800 more"}
+    assert len(msgspec.json.encode(found)) < 200_000
+
+
+def test_documents_that_are_too_large_to_compare_have_a_length() -> None:
+    large = b'"%s"' % (b"x" * LARGEST)
+    assert changes(large, b"1") == {"bytes": (len(large), 1)}
+    assert changes(large, large) == {}
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from posthouse.errors import DeskError
+from posthouse.errors import ChangedSince, DeskError
 from posthouse.events import codec_of, decode_any
-from posthouse.operators import OperatorsLog, changes, refuse_changed
+from posthouse.operators import OperatorsLog, changes_aside, refuse_changed
 from posthouse.receiving.holding import Holder, held_events
 from posthouse.store import BLOCKING, Action, HeldEvent, HeldFilter, KeyPosition, Store, Transaction
 from posthouse.store.actions import Changes
@@ -47,6 +47,10 @@ class HeldEvents:
             raise DeskError(f"no held event has the number {held_id}: see `posthouse held list TARGET`")
         return found[0]
 
+    async def first(self, held_id: int) -> HeldEvent:
+        """What the key of an event waits for: the first that is held of it, perhaps itself."""
+        return await self._first_of_line(await self.get(held_id))
+
     async def retry(self, held_id: int, *, force: bool = False, by: str = "", why: str = "") -> HeldEvent:
         """Run it again, with all its attempts. `force` runs an event that its key has already left behind, out of order."""
         async with self.store.begin() as tx:
@@ -79,15 +83,28 @@ class HeldEvents:
             encoded = codec_of(held.headers, held.body).encode(msgspec.structs.replace(event, data=data))
             edited = msgspec.structs.replace(held, headers={**held.headers, **encoded.headers}, body=encoded.body)
             again = await self._run_again(tx, edited, force)
-            fields = changes(event.data, data, self.personal(event.type))
+            fields = await changes_aside(event.data, data, self.personal(event.type))
             await self._note(tx, Action(verb="held edit", by=by, why=why), held, {**state_of(held, again), **fields})
             return again
 
-    async def release(self, held_id: int, *, force: bool = False, by: str = "", why: str = "") -> HeldEvent:
+    async def release(
+        self,
+        held_id: int,
+        *,
+        first_seen: tuple[int, int] | None = None,
+        force: bool = False,
+        by: str = "",
+        why: str = "",
+    ) -> HeldEvent:
         """Let the key of this event go on: a dead first event runs again, missing numbers are given up. Very many are given up
-        by `force` only: an event that lies about its number would have every true one after it set aside."""
+        by `force` only: an event that lies about its number would have every true one after it set aside. `first_seen`: number and
+        turn of the event that was seen as the first of its key; ChangedSince when another one is, as it is the one that is dealt with."""
         async with self.store.begin() as tx:
             first = await self._first_of_line(await self._locked(tx, held_id))
+            if first_seen not in (None, (first.id, first.turn)):
+                raise ChangedSince(
+                    f"the first of the key of held event {held_id} is not as it was when you looked, and nothing was done: look again"
+                )
             released = Action(verb="held release", by=by, why=why)
             if first.state not in ("gap", "blocked"):
                 again = await self._run_again(tx, first, force=False)

@@ -32,8 +32,8 @@ class TimerTable(Protocol):
         """Add it, or move and replace the one with the same (tenant, name)."""
         ...
 
-    async def cancel(self, tx: Transaction, tenant: str, name: str) -> bool:
-        """Remove it; False when it has fired or never was."""
+    async def cancel(self, tx: Transaction, tenant: str, name: str, *, event_id: str = "") -> bool:
+        """Remove it; False when it has fired or never was, or says another event than this one."""
         ...
 
     async def hasten(self, tx: Transaction, tenant: str, name: str) -> bool:
@@ -52,4 +52,8 @@ class TimerTable(Protocol):
 
     async def pending(self, tenant: str | None = None, limit: int = 100) -> Sequence[Timer]:
         """Timers not yet fired, soonest first."""
+        ...
+
+    async def get(self, tenant: str, name: str) -> Timer | None:
+        """One that has not fired yet, by its name."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 import uuid
@@ -14,7 +15,7 @@ from posthouse.console.asking import Refusal
 from posthouse.console.showing import viewed
 from posthouse.errors import DeskError, DoneAlready
 from posthouse.events import Event, decode_any
-from posthouse.operators import changes
+from posthouse.operators import MORE, changes_aside
 from posthouse.receiving.editing import check_edit, with_fields
 from posthouse.redaction import HIDDEN
 from posthouse.store import BLOCKING, HeldEvent, HeldFilter
@@ -90,10 +91,18 @@ async def _look_quarantine(call: Call[One]) -> Look:
 async def _look_release(call: Call[Forced]) -> Look:
     held = await found(call)
     behind = await _behind(call, held)
-    sentence = f"The key of {_named(held)} goes on: a dead first event runs again, missing numbers are given up.{_follow(behind)}"
-    gap = held.state in ("gap", "blocked")
+    first = await call.service.held.first(held.id)
+    gap = first.state in ("gap", "blocked")
+    done = (
+        f"the numbers before {first.entry.sequence} that are missing are given up"
+        if gap
+        else "it runs again"
+        if first.id == held.id
+        else f"held event {first.id}, the first of it, which is {first.state}, runs again"
+    )
+    sentence = f"The key of {_named(held)} goes on: {done}.{_follow(behind)}"
     danger = "Missing events that come later are set aside: their key has gone past them." if gap else ""
-    return _look(held, sentence, danger, behind)
+    return msgspec.structs.replace(_look(held, sentence, danger, behind), seen=f"{first.id} {first.turn}")
 
 
 async def _look_edit(call: Call[Edited]) -> Look:
@@ -102,14 +111,20 @@ async def _look_edit(call: Call[Edited]) -> Look:
     if not call.press:  # what is pressed is noted itself
         await _viewed(call, held)
     event = decode_any(held.headers, held.body)
-    data = _edited(call, event)
+    data = await asyncio.to_thread(_edited, call, event)  # what somebody pastes may be large
     personal = call.app.opened.personal(event.type)
-    fields = changes(event.data, data, personal)
+    fields = await changes_aside(event.data, data, personal)
     if not fields:
         raise Refusal(400, "The payload is as it was.", "Retry runs it again unchanged.")
     shown = [Change(name, _json(before), _json(after)) for name, (before, after) in fields.items()]
     behind = await _behind(call, held)
-    count = "1 field" if len(shown) == 1 else f"{len(shown)} fields"
+    count = (
+        "1 field"
+        if len(shown) == 1
+        else f"more than {len(shown) - 1} fields"
+        if MORE in fields
+        else f"{len(shown)} fields"
+    )
     look = _look(
         held,
         f"{_named(held)} gets a new payload, {count} of it changed, and runs again; its id and its place stay.{_follow(behind)}",
@@ -187,8 +202,9 @@ async def _quarantine(call: Call[One], look: Look) -> Outcome:
 
 
 async def _release(call: Call[Forced], look: Look) -> Outcome:
+    id, _, turn = look.seen.partition(" ")
     first = await call.service.held.release(
-        int(call.parameters.id), force=call.parameters.force, by=call.by, why=call.why
+        int(call.parameters.id), first_seen=(int(id), int(turn)), force=call.parameters.force, by=call.by, why=call.why
     )
     return Outcome(sentence=f"The key of held event {first.id} is released.")
 
@@ -196,7 +212,7 @@ async def _release(call: Call[Forced], look: Look) -> Outcome:
 async def _edit(call: Call[Edited], look: Look) -> Outcome:
     held = await found(call)
     event = decode_any(held.headers, held.body)
-    data = _edited(call, event)
+    data = await asyncio.to_thread(_edited, call, event)
 
     def check(_: str, edited: bytes) -> None:
         check_edit(call.service.name, call.service.declared.catalogue, event, edited)

@@ -221,7 +221,10 @@ async def _quarantine(service: Service, id: int, by: str, why: str) -> HeldEvent
 
 
 async def _release(service: Service, id: int, by: str, why: str) -> HeldEvent:
-    return await service.held.release(id, by=by, why=why)
+    first = await service.held.first(id)
+    if first.id != id:
+        raise DeskError(f"{id} waits behind held event {first.id}, which is not part of this: release that one")
+    return await service.held.release(id, first_seen=(first.id, first.turn), by=by, why=why)
 
 
 KINDS: Mapping[str, Kind] = {

@@ -9,14 +9,11 @@ import msgspec
 
 from posthouse.console.acting.act import Act, AnyAct, Call, Look, Name, Outcome
 from posthouse.console.asking import Refusal
-from posthouse.errors import DeskError, did_you_mean
+from posthouse.errors import ChangedSince, did_you_mean
 from posthouse.processes import SagaInstances
 from posthouse.processes.schedule.desk import Schedules, ScheduleView
 from posthouse.store import Action, Timer
 from posthouse.store.sagas import SagaFilter, SagaRow
-
-FIRST_TIMERS = 1_000
-"""Among so many of a tenant, soonest first, a timer is looked for."""
 
 
 class OneSaga(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,13 +122,10 @@ class OneTimer(msgspec.Struct, frozen=True, kw_only=True):
     timer: Name
 
 
-async def _timer(call: Call[OneTimer]) -> Timer | None:
+async def _timer(call: Call[OneTimer]) -> Timer:
     asked = call.parameters
-    if not call.who.sees(asked.tenant):
-        raise Refusal(404, f"Tenant {asked.tenant!r} has no pending timer {asked.timer!r}.")
-    pending = await call.app.store.timers.pending(asked.tenant, FIRST_TIMERS)
-    found = next((timer for timer in pending if timer.name == asked.timer), None)
-    if found is None and len(pending) < FIRST_TIMERS:
+    found = await call.app.store.timers.get(asked.tenant, asked.timer) if call.who.sees(asked.tenant) else None
+    if found is None:
         raise Refusal(
             404, f"Tenant {asked.tenant!r} has no pending timer {asked.timer!r}.", "It has fired, or never was."
         )
@@ -140,20 +134,20 @@ async def _timer(call: Call[OneTimer]) -> Timer | None:
 
 async def _look_timer(call: Call[OneTimer]) -> Look:
     found, asked = await _timer(call), call.parameters
-    what = "" if found is None else f" for {found.row.topic}"
     return Look(
-        sentence=f"The timer {asked.timer}{what} of the tenant {asked.tenant} never fires.",
+        sentence=f"The timer {asked.timer} for {found.row.topic} of the tenant {asked.tenant} never fires.",
         danger="What it would have said is not said. It cannot be set again from here.",
         tenant=asked.tenant,
-        seen="" if found is None else f"{found.row.event_id} {found.due_at}",
+        seen=f"{found.row.event_id} {found.due_at}",
     )
 
 
 async def _cancel_timer(call: Call[OneTimer], look: Look) -> Outcome:
     store, asked = call.app.store, call.parameters
     async with store.begin() as tx:
-        if not await store.timers.cancel(tx, asked.tenant, asked.timer):
-            raise DeskError(f"tenant {asked.tenant!r} has no pending timer {asked.timer!r}: it has fired, or never was")
+        seen = look.seen.partition(" ")[0]
+        if not await store.timers.cancel(tx, asked.tenant, asked.timer, event_id=seen):
+            raise ChangedSince(f"the timer {asked.timer!r} has fired or was set anew since you looked at it")
         action = Action(verb="timers cancel", by=call.by, why=call.why, service=call.service.name)
         await call.app.actions.note(
             tx, msgspec.structs.replace(action, tenant=asked.tenant, target=f"timer {asked.timer}")

@@ -33,6 +33,9 @@ ON CONFLICT (tenant, name) DO UPDATE SET due_at = excluded.due_at, topic = exclu
 # Cancel a timer.
 CANCEL = "DELETE FROM posthouse.timer WHERE tenant = CAST($1 AS text) AND name = CAST($2 AS text) RETURNING 1"
 
+# The same, while it says this event.
+CANCEL_EVENT = f"{CANCEL.removesuffix(' RETURNING 1')} AND event_id = CAST($3 AS text) RETURNING 1"
+
 # Let a timer be due.
 HASTEN = f"""
 UPDATE posthouse.timer SET due_at = least(due_at, {MOMENT})
@@ -52,6 +55,9 @@ NEXT_DUE = f"SELECT min(due_at) - {NOW} FROM posthouse.timer"
 PENDING = f"""
 SELECT {TIMER} FROM posthouse.timer WHERE $1::text IS NULL OR tenant = $1 ORDER BY due_at, id LIMIT $2
 """
+
+# One by its name.
+GET = f"SELECT {TIMER} FROM posthouse.timer WHERE tenant = $1 AND name = $2"
 
 
 class PostgresTimers:
@@ -73,9 +79,9 @@ class PostgresTimers:
             theirs = theirs_of(self._database, tx)
             await theirs.carry_out(self._setting(timer, await theirs.checked()))
 
-    async def cancel(self, tx: Transaction, tenant: str, name: str) -> bool:
+    async def cancel(self, tx: Transaction, tenant: str, name: str, *, event_id: str = "") -> bool:
         theirs = tx if isinstance(tx, BEGUN) else theirs_of(self._database, tx)
-        return await theirs.carry_out(_cancelling(tenant, name))
+        return await theirs.carry_out(_cancelling(tenant, name, event_id))
 
     async def hasten(self, tx: Transaction, tenant: str, name: str) -> bool:
         theirs = tx if isinstance(tx, BEGUN) else theirs_of(self._database, tx)
@@ -97,6 +103,10 @@ class PostgresTimers:
     async def pending(self, tenant: str | None = None, limit: int = 100) -> Sequence[Timer]:
         return [timer_of(columns) for columns in await self._database.run(PENDING, tenant, limit)]
 
+    async def get(self, tenant: str, name: str) -> Timer | None:
+        found = list(await self._database.run(GET, tenant, name))
+        return timer_of(found[0]) if found else None
+
     def _setting(self, timer: Timer, place: Place) -> Steps[None]:
         place_in_outbox = shard_of_row(timer.row, place.shards)
         yield SET, (timer.name, timer.after, self._outbox.now(), timer.due_at, *timer_columns(timer), place_in_outbox)
@@ -111,5 +121,5 @@ def _hastening(now: float | None, tenant: str, name: str) -> Steps[bool]:
     return bool((yield HASTEN, (now, tenant, name)))
 
 
-def _cancelling(tenant: str, name: str) -> Steps[bool]:
-    return bool((yield CANCEL, (tenant, name)))
+def _cancelling(tenant: str, name: str, event_id: str) -> Steps[bool]:
+    return bool((yield (CANCEL_EVENT, (tenant, name, event_id)) if event_id else (CANCEL, (tenant, name))))

@@ -26,6 +26,9 @@ ON CONFLICT (tenant, name) DO UPDATE SET due_at = excluded.due_at, topic = exclu
 # Cancel a timer.
 CANCEL = "DELETE FROM posthouse_timer WHERE tenant = ? AND name = ?"
 
+# The same, while it says this event.
+CANCEL_EVENT = f"{CANCEL} AND event_id = ?"
+
 # Let a timer be due.
 HASTEN = "UPDATE posthouse_timer SET due_at = min(due_at, ?) WHERE tenant = ? AND name = ?"
 
@@ -41,6 +44,9 @@ RETURNING due_at, id, {TIMER}
 
 # What is not yet due, of one tenant or of all.
 PENDING = f"SELECT {TIMER} FROM posthouse_timer WHERE ?1 IS NULL OR tenant = ?1 ORDER BY due_at, id LIMIT ?2"
+
+# One by its name.
+GET = f"SELECT {TIMER} FROM posthouse_timer WHERE tenant = ? AND name = ?"
 
 
 class SqliteTimers:
@@ -58,7 +64,9 @@ class SqliteTimers:
         due_at = timer.due_at if timer.after is None else self._clock.now() + timer.after
         await tx.execute(SET, (timer.name, due_at, *timer_columns(timer)))
 
-    async def cancel(self, tx: Transaction, tenant: str, name: str) -> bool:
+    async def cancel(self, tx: Transaction, tenant: str, name: str, *, event_id: str = "") -> bool:
+        if event_id:
+            return (await tx.execute(CANCEL_EVENT, (tenant, name, event_id))).rowcount > 0
         return (await tx.execute(CANCEL, (tenant, name))).rowcount > 0
 
     async def hasten(self, tx: Transaction, tenant: str, name: str) -> bool:
@@ -79,6 +87,10 @@ class SqliteTimers:
 
     async def pending(self, tenant: str | None = None, limit: int = 100) -> Sequence[Timer]:
         return [timer_of(columns) for columns in await self._database.select(PENDING, (tenant, limit))]
+
+    async def get(self, tenant: str, name: str) -> Timer | None:
+        found = await self._database.select(GET, (tenant, name))
+        return timer_of(found[0]) if found else None
 
 
 def _drawn(row: OutboxRow) -> OutboxRow:

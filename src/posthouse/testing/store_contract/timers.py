@@ -111,6 +111,19 @@ class TimerContract(StoreFixtures):
         assert await store.timers.fire(10) == 0
         assert await store.timers.next_due() is None
 
+    async def test_a_timer_is_found_and_cancelled_by_its_name_only_while_it_says_what_was_seen(
+        self, store: Store
+    ) -> None:
+        first, second = row("k"), row("k")
+        await set_timer(store, Timer(name="n", due_at=1.0, row=first))
+        await set_timer(store, moved := Timer(name="n", due_at=2.0, row=second))
+        assert await store.timers.get("t1", "n") == moved
+        assert (await store.timers.get("t1", "other"), await store.timers.get("t2", "n")) == (None, None)
+        async with store.begin() as tx:
+            assert not await store.timers.cancel(tx, "t1", "n", event_id=first.event_id)
+            assert await store.timers.cancel(tx, "t1", "n", event_id=second.event_id)
+        assert await store.timers.get("t1", "n") is None
+
     async def test_a_timer_is_set_with_its_transaction_or_not_at_all(self, store: Store) -> None:
         async with failing(store) as tx:
             await store.timers.set(tx, Timer(name="n", due_at=1.0, row=row("k")))

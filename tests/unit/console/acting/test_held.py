@@ -193,6 +193,28 @@ async def test_nothing_is_done_without_a_reason_or_a_look(without: str) -> None:
         assert [one.state for one in await harness.held(shop)] == ["dead"]
 
 
+async def test_a_release_is_of_the_event_that_was_seen_as_the_first_of_its_key() -> None:
+    shop, placed, _ = a_shop()
+    async with Harness(shop) as harness:
+        for total in (1, 2, 3):
+            await harness.publish(placed(order_id="o-1", total=total))
+        await harness.advance(1)
+        first, second, third = await harness.held(shop)
+        console, body = Console(shop), {"service": "shop", "id": str(third.id)}
+        seen = await console.look("held.release", **body)
+        assert f"held event {first.id}, the first of it, which is dead, runs again" in seen["sentence"]
+        await shop.held.skip(first.id, by="eve")
+        await harness.advance(1)
+        assert [(one.id, one.state) for one in await harness.held(shop) if one.state != "skipped"] == [
+            (second.id, "dead"), (third.id, "blocked"),
+        ]  # fmt: skip
+        refusal = await console.refusal("held.release", **body, why="ticket 7", **keys(seen))
+        assert (refusal.status, await app_of(shop).actions.find(ActionFilter(verb="held release"))) == (409, [])
+        assert (await console.press("held.release", **body))[
+            "sentence"
+        ] == f"The key of held event {second.id} is released."
+
+
 async def test_only_who_may_presses() -> None:
     shop, placed, _ = a_shop()
     async with Harness(shop) as harness:

@@ -95,6 +95,24 @@ async def test_a_timer_is_cancelled() -> None:
         assert (await console.refusal("timers.cancel", **body, dry=True)).status == 404
 
 
+async def test_a_timer_that_was_set_anew_since_it_was_seen_is_left_alone_however_many_there_are() -> None:
+    shop, placed, _ = a_shop()
+    async with Harness(shop):
+        async with shop.transaction("t1") as tx:
+            for number in range(1_005):
+                tx.publish(placed(order_id=f"o-{number}", total=1), after=60.0 + number, timer=f"remind {number}")
+        console, body = Console(shop), {"service": "shop", "tenant": "t1", "timer": "remind 1004"}
+        seen = await console.look("timers.cancel", **body)
+        assert "for shop.order" in seen["sentence"]
+        async with shop.transaction("t1") as tx:
+            tx.publish(placed(order_id="o-1004", total=2), after=5_000.0, timer="remind 1004")
+        refusal = await console.refusal("timers.cancel", **body, why="x", **keys(seen))
+        assert (refusal.status, await noted(shop, "timers cancel")) == (409, [])
+        assert await app_of(shop).store.timers.get("t1", "remind 1004") is not None
+        await console.press("timers.cancel", **body)
+        assert await app_of(shop).store.timers.get("t1", "remind 1004") is None
+
+
 async def test_a_schedule_is_paused_resumed_and_run_once_for_each_press() -> None:
     scene = Scene()
     async with Harness(scene.hotel) as h:
