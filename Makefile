@@ -56,11 +56,13 @@ check: $(READY) ## format, lint, strict types, import contracts
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/lint-imports --no-cache --config melmastoon/pyproject.toml
 
-dist: $(READY) ## sdist and wheel of both distributions into dist/, checked as a package index checks them
+dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+dist: $(READY) ## sdist and wheel of both distributions into dist/, checked as an index checks them; constraints, SBOM, checksums
 	rm -rf dist
 	for each in . melmastoon; do $(BIN)/python -m build --no-isolation --outdir dist $$each || exit; done
-	$(BIN)/twine check --strict dist/*
+	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
 	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/python -m release dist
 
 freeze: $(READY) ## write what Melmastoon's services say into melmastoon/event-schemas/, to be committed
 	$(BIN)/posthouse catalog freeze --prune --dir melmastoon/event-schemas $$($(BIN)/python -c 'from melmastoon.platform import TARGETS; print(*TARGETS)')

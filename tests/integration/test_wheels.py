@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -206,3 +207,24 @@ def test_the_demonstration_plays_from_the_wheels(both: Environment) -> None:
     played = both.posthouse("demo", "--bookings", "2", "--no-kills", "--json")
     assert played.returncode == 0, played.stderr
     assert '"duplicated": 0' in played.stdout
+
+
+def test_two_builds_of_one_tree_are_the_same_bytes(tmp_path: Path) -> None:
+    """Wherever the tree lies, and whenever its files were written: so anybody can build what we published, and compare."""
+    built: list[dict[str, str]] = []
+    for number, epoch in enumerate((0, 10_000_000)):
+        tree = tmp_path / f"tree{number}"
+        shutil.copytree(
+            ROOT, tree, ignore=shutil.ignore_patterns(".*", "node_modules", "__pycache__", "dist"), symlinks=True
+        )
+        for file in tree.rglob("*"):
+            if not file.is_symlink():
+                os.utime(file, (1_700_000_000 + epoch, 1_700_000_000 + epoch))
+        environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+        for each in (tree, tree / "melmastoon"):
+            command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tree / "dist"), str(each)]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+        built.append({file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in (tree / "dist").iterdir()})
+    assert len(built[0]) == 4
+    assert built[0] == built[1]
