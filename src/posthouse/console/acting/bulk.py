@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import msgspec
 
 from posthouse.console.acting.act import Act, AnyAct, Call, Look, Name, Outcome, refuse_rights
-from posthouse.console.acting.kinds import KINDS, Kind, Pace
+from posthouse.console.acting.kind import Kind, Pace
+from posthouse.console.acting.kinds import KINDS
 from posthouse.console.asking import Refusal
 from posthouse.errors import DeskError, did_you_mean
 from posthouse.service import Service
@@ -31,8 +32,15 @@ TITLES = {
     "held.release.all": ("Release all", "have their keys released", "Missing numbers are given up: their keys go past them."),
     "outbox.resend": ("Send again", "", ""),
     "projection.rebuild": ("Rebuild", "", ""),
+    "saga.retry.all": ("Retry all", "run again what failed", ""),
+    "saga.resume.all": ("Complete all", "go on without what failed, and partial ones are completed", "What failed is taken as done by hand: make sure that it was."),
+    "saga.cancel.all": ("Compensate all", "undo all their steps and end as cancelled", "What is undone is not done again: new sagas have to be started for it."),
     "outbox.retry.all": ("Try all again", "are tried again as soon as a relay runs", ""),
 }  # fmt: skip
+
+
+THINGS = {"held": "held event", "outbox": "refused event", "saga": "saga"}
+"""What a job goes through, by the first word of its act."""
 
 
 def frozen(name: str, call: Call[Pace], last: int, seen_at: float = math.inf) -> Job:
@@ -76,7 +84,7 @@ async def _look(name: str, call: Call[Pace]) -> Look:
     number, more = await counted(call.service, kind, job)
     if not number:
         raise Refusal(409, "Nothing fits.", "It may have been dealt with meanwhile.")
-    thing = "held event" if name.startswith("held") else "refused event"
+    thing = THINGS[name.partition(".")[0]]
     _, words, danger = TITLES[name]
     many = f"{number:,}{'+' if more else ''} {thing}{'' if number == 1 and not more else 's'}"
     lines = [
@@ -153,10 +161,11 @@ def _refuse_filter(call: Call[Pace]) -> None:
     tenant = getattr(call.parameters, "tenant", None)
     if tenant is not None and not call.who.sees(tenant):
         raise Refusal(403, f"You do not see the tenant {tenant!r}.")
-    consumer = getattr(call.parameters, "consumer", None)
-    known = call.service.declared.consumers
-    if consumer is not None and consumer not in known:
-        raise Refusal(400, f"{call.service.name} has no consumer {consumer!r}.{did_you_mean(consumer, known)}")
+    declared = call.service.declared
+    for thing, known in (("consumer", declared.consumers), ("saga", declared.saga_types)):
+        name = getattr(call.parameters, thing, None)
+        if name is not None and name not in known:
+            raise Refusal(400, f"{call.service.name} has no {thing} {name!r}.{did_you_mean(name, known)}")
 
 
 class OneJob(msgspec.Struct, frozen=True, kw_only=True):

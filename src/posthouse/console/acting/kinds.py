@@ -1,33 +1,21 @@
-"""Kinds: what jobs go through, one after the other: which items fit, what is done to one, and what became of it."""
+"""Kinds: what there are jobs for: held events, events that the broker refused, and sagas."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Literal, Protocol
 
 import msgspec
 
 from posthouse.app import App, app_of
 from posthouse.console.acting.act import Name
+from posthouse.console.acting.kind import Item, Kind, Pace, Result
 from posthouse.console.acting.outbox import about
+from posthouse.console.acting.sagas import SAGA_KINDS
 from posthouse.errors import DeskError
 from posthouse.service import Service
 from posthouse.store import Action, HeldEvent, HeldFilter, HeldState, StuckRow
 from posthouse.store.browsing import HeldLine
 from posthouse.store.jobs import Job, Open
-
-PAGE = 200
-
-Result = Literal["applied", "failed", "unknown", "gone"]
-"""applied: it went well. failed: it is held again. unknown: not yet. gone: somebody else decided about it."""
-
-
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast, how many first, and when to stop."""
-
-    rate: Annotated[float, msgspec.Meta(gt=0, le=1_000)] = 10.0
-    canary: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 0
-    stop_after: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
 
 
 class ManyHeld(Pace, frozen=True, kw_only=True):
@@ -39,47 +27,6 @@ class ManyHeld(Pace, frozen=True, kw_only=True):
     topic: Name | None = None
     key: str | None = None
     fingerprint: str | None = None
-
-
-class Item(msgspec.Struct, frozen=True):
-    """One thing: its id, whose it is, and the turn that it was seen in."""
-
-    id: int
-    tenant: str
-    turn: int
-
-
-class Kind(Protocol):
-    """What a job does to what. `judged`: what becomes of an item afterwards is known in time.
-    `fenced`: an item has turns, and an act is one."""
-
-    judged: bool
-    fenced: bool
-    parameters: type[Pace]
-
-    async def newest(self, app: App) -> int:
-        """The highest id that there is."""
-        ...
-
-    async def page(self, service: Service, job: Job, after: int, limit: int) -> tuple[Sequence[Item], int | None]:
-        """Items that fit, by id, and where to go on; None at the end."""
-        ...
-
-    async def count(self, service: Service, job: Job, after: int, limit: int) -> tuple[int, int | None]:
-        """How many of a page fit, and where to go on; None at the end."""
-        ...
-
-    async def find(self, service: Service, job: Job, id: int) -> Item | None:
-        """One of them as it is now, None where it does not fit any more."""
-        ...
-
-    async def do(self, service: Service, item: Item, by: str, why: str) -> None:
-        """Act on one. DeskError where it is refused."""
-        ...
-
-    async def results(self, app: App, items: Sequence[Open]) -> Mapping[int, Result]:
-        """What became of some."""
-        ...
 
 
 HeldVerb = Callable[[Service, int, str, str], Awaitable[HeldEvent]]
@@ -114,7 +61,7 @@ class HeldKind:
         found = await app_of(service).store.browsing.held(wanted, limit=1)
         return _item(found[0]) if found and self._fits(service, job, found[0]) else None
 
-    async def do(self, service: Service, item: Item, by: str, why: str) -> None:
+    async def do(self, service: Service, job: Job, item: Item, by: str, why: str) -> None:
         await self._verb(service, item.id, by, why)
 
     async def results(self, app: App, items: Sequence[Open]) -> Mapping[int, Result]:
@@ -152,7 +99,7 @@ class StuckKind:
         found = await app_of(service).store.outbox.stuck(after=id - 1, limit=1)
         return _stuck(found[0]) if found and found[0].row.id == id and _refused(job, found[0]) else None
 
-    async def do(self, service: Service, item: Item, by: str, why: str) -> None:
+    async def do(self, service: Service, job: Job, item: Item, by: str, why: str) -> None:
         app = app_of(service)
         found = [row for row in await app.store.outbox.stuck(after=item.id - 1, limit=1) if row.row.id == item.id]
         action = Action(verb="outbox retry", by=by, why=why, service=service.name)
@@ -233,5 +180,6 @@ KINDS: Mapping[str, Kind] = {
     "held.quarantine.all": HeldKind(_quarantine, frozenset(("dead",)), judged=False),
     "held.release.all": HeldKind(_release, frozenset(("gap",)), judged=False),
     "outbox.retry.all": StuckKind(),
+    **SAGA_KINDS,
 }
 """By the act that makes such a job; the states are those that are meant where none is said."""

@@ -17,7 +17,8 @@ import msgspec
 from posthouse.app import App, app_of
 from posthouse.clock import new_id
 from posthouse.console.acting.bulk import ended
-from posthouse.console.acting.kinds import KINDS, PAGE, Item, Kind
+from posthouse.console.acting.kind import PAGE, FailedAgain, Item, Kind
+from posthouse.console.acting.kinds import KINDS
 from posthouse.console.acting.pressing import WAITS
 from posthouse.console.acting.replaying import WHOLE
 from posthouse.console.estate import Estate
@@ -288,6 +289,10 @@ class Run:
             except (DeskError, ConfigurationError, StoreBusy) as error:
                 refusal = redacted(words_of(error))
                 break
+            except FailedAgain as error:
+                refusal = redacted(str(error))
+                self._note(failed=job.failed + 1)
+                break
             self._note(position=item.id)
             if done is not None:
                 opened = (*job.open, Open(done.id, done.turn, done.tenant)) if self._kind.judged else job.open
@@ -306,7 +311,7 @@ class Run:
             return self._after_act(item) if done else None
         try:
             with waiting_at_most(WAITS), pressed(key, now.turn if self._kind.fenced else None):
-                await self._kind.do(self._service, now, job.by, f"{job.why} [job {job.id}]")
+                await self._kind.do(self._service, job, now, job.by, f"{job.why} [job {job.id}]")
         except DoneAlready:
             return now
         return self._after_act(now)

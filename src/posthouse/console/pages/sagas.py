@@ -19,7 +19,7 @@ from posthouse.governance.outline import saga_entry
 from posthouse.processes import SagaType
 from posthouse.processes.saga.advice import Advice, advice
 from posthouse.processes.saga.tasks import HELP, task_in
-from posthouse.processes.saga.telling import called, is_about
+from posthouse.processes.saga.telling import called, failure_of, is_about, stands_at
 from posthouse.processes.saga.waiting import obstacle
 from posthouse.store import HeldEvent, HeldFilter
 from posthouse.store.actions import Action
@@ -276,6 +276,8 @@ def _line(ask: Ask, of: SagaType | None, row: SagaRow) -> Mapping[str, object]:
         "tenant": row.tenant,
         "status": row.status,
         "last_step": row.steps[-1] if row.done else "",
+        "step": stands_at(row),
+        "failure": shown_text(ask.who, failure_of(row)),
         "reason": shown_text(ask.who, failed or row.reason or row.note),
         "next": None if due is None else {"name": called(due[0]), "due_at": timestamp(due[1].due_at)},
         "early": len(row.waiting),
