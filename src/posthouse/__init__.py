@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from posthouse.settings import Settings
     from posthouse.store import Store
     from posthouse.store.sagas import SagaFilter
+    from posthouse.trust.rights import Rights
     from posthouse.watch.status import drained
 else:
     # The same at run time, when a name is first asked for: `posthouse --help` would import the whole house otherwise.
@@ -71,6 +72,7 @@ else:
         "sending": "RelaySettings SyncTx Tx",
         "store": "Store",
         "store.sagas": "SagaFilter",
+        "trust.rights": "Rights",
         "watch.status": "drained",
     }
     _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}
@@ -103,6 +105,7 @@ __all__ = [
     "RelaySettings",
     "RetryLater",
     "RetryNow",
+    "Rights",
     "RuleBroken",
     "Rules",
     "Run",

@@ -23,6 +23,7 @@ from posthouse.operators import OperatorsLog
 from posthouse.options import checked, misfit
 from posthouse.processes import Projections, SagaInstances, Schedules
 from posthouse.receiving import HeldEvents
+from posthouse.receiving.held import Guard
 from posthouse.runtime import PARTS, Part
 from posthouse.seam import Counting, EventContext, Failures, OnFailure, Seam, TenantClass
 from posthouse.seam.spans import Spans, TracerProvider, Tracing
@@ -30,8 +31,9 @@ from posthouse.sending import TransactionScope, Tx
 from posthouse.service import Service
 from posthouse.settings import Settings
 from posthouse.starting import ENTER_WITHIN, open_in_time, prepared, serve
-from posthouse.store import CoreStore, RelaySource, Store
+from posthouse.store import CoreStore, GrantVerb, HeldEvent, RelaySource, Store
 from posthouse.stores import check_store
+from posthouse.trust.rights import Grants, Rights, rights_here
 
 T = TypeVar("T")
 
@@ -45,7 +47,8 @@ class App:
     of its services: what they hand on, they hand to it. `on_failure`, a function or a coroutine function, is told of each `Failure` after
     it was logged; nothing waits for it, and nothing that it does changes what becomes of the event. `tenant_class` tells of which
     class a tenant is, in one of at most 16 words: the figures tell these apart, never tenants. Spans go to `tracer_provider`,
-    of OpenTelemetry's making, and without it to the one that the application has set as its own, if it has.
+    of OpenTelemetry's making, and without it to the one that the application has set as its own, if it has. `rights` says who may
+    publish, read and replay which topic; without it, what the file says that POSTHOUSE_RIGHTS names, and else it is not asked.
     """
 
     @checked
@@ -60,6 +63,7 @@ class App:
         on_failure: OnFailure | None = None,
         tenant_class: TenantClass | None = None,
         tracer_provider: TracerProvider | None = None,
+        rights: Rights | None = None,
     ) -> None:
         if not services:
             raise ConfigurationError("an App needs a service: App(orders, …)")
@@ -81,6 +85,7 @@ class App:
                 )
             seam = dataclasses.replace(seam, counting=Counting(tenant_class))
         self._seam = seam if on_failure is None else dataclasses.replace(seam, failures=Failures(on_failure))
+        self._rights = rights_here() if rights is None else rights
         self._given = (store, broker)
         self._opened: Opened | None = None
         for service in services:
@@ -99,7 +104,7 @@ class App:
                 self.clock,
                 "+".join(service.name for service in self.services),
             )
-            self._opened = Opened(self.services, ports, self.clock, self.settings, self._seam)
+            self._opened = Opened(self.services, ports, self.clock, self.settings, self._seam, self._rights)
         return self._opened
 
     @property
@@ -174,12 +179,17 @@ class App:
     @property
     def held(self) -> HeldEvents:
         """The verbs for held events."""
-        return HeldEvents(self.store, self.opened.name, self.opened.personal)
+        return HeldEvents(self.store, self.opened.name, self.opened.personal, self._held_guard())
 
     @property
     def actions(self) -> OperatorsLog:
         """What operators did."""
         return OperatorsLog(self.store, self.opened.name)
+
+    @property
+    def grants(self) -> Grants:
+        """Who may replay or edit what for a while, and the verbs for that."""
+        return Grants(self.store, [service.name for service in self.services], self._rights)
 
     @property
     def sagas(self) -> SagaInstances:
@@ -196,6 +206,19 @@ class App:
     def projections(self) -> Projections:
         """The read models, and the verbs for them."""
         return self.opened.projections
+
+    def _held_guard(self) -> Guard | None:
+        grants = self.grants
+        return self._spend if grants.needed else None
+
+    async def _spend(self, verb: GrantVerb, held: HeldEvent, by: str) -> None:
+        """On a held event, by the service whose consumer holds it."""
+        await self.grants.held(verb, held, self._service_of(held.consumer), by)
+
+    def _service_of(self, consumer: str) -> str:
+        """Whose consumer it is; of what nobody declares any more, whose name it begins with."""
+        declared = (service.name for service in self.services if consumer in service.declared.consumers)
+        return next(declared, consumer.partition(".")[0])
 
     def _transaction(self, service: str, tenant: str, *, actor: Actor | None) -> AbstractAsyncContextManager[Tx]:
         return TransactionScope(partial(self.opened.begin, service), EventContext(tenant=tenant, actor=actor))

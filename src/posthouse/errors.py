@@ -28,7 +28,8 @@ PosthouseError
 │   └── SeekUnsupported       this broker cannot go back
 ├── DeskError                 an operator's verb that does not fit; the message says which does
 │   ├── DoneAlready           this very act was done before: nothing was done again
-│   └── ChangedSince          what was looked at has changed since: look again
+│   ├── ChangedSince          what was looked at has changed since: look again
+│   └── GrantNeeded           somebody else has to approve it first, or it is approved no longer
 ├── RebuildStopped            a rebuild of a projection cannot go on; it can be run again
 ├── DeadlineExceeded          a handler ran past its deadline
 └── HandlerSignal             raised by a handler to say what should happen next
@@ -103,8 +104,8 @@ class ContractError(EventError):
 
 
 class RuleBroken(ContractError):
-    """A fact that a rule of publishing forbids; `rule` is its name: `platform`, `cross-tenant`, `residency`, `provenance` or
-    `retention`. Nothing was written."""
+    """A fact that a rule of publishing forbids; `rule` is its name: `platform`, `cross-tenant`, `residency`, `provenance`,
+    `retention`, `publish-right` or `tenant-right`. Nothing was written."""
 
     def __init__(self, rule: str, detail: str) -> None:
         self.rule = rule
@@ -205,6 +206,15 @@ class DoneAlready(DeskError):
 
 class ChangedSince(DeskError):
     """What the act is about was changed since somebody looked at it; nothing was done."""
+
+
+class GrantNeeded(DeskError):
+    """A person may not replay or edit this without a grant that runs; nothing was done. `over`: they have none that does, so that
+    whatever is under way stops; otherwise one that is for other events."""
+
+    def __init__(self, message: str, *, over: bool = False) -> None:
+        self.over = over
+        super().__init__(message)
 
 
 class RebuildStopped(PosthouseError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import os
 import socket
@@ -45,6 +46,7 @@ from posthouse.service import Service
 from posthouse.settings import Settings
 from posthouse.store import CoreStore, Parameters, RelaySource, Store, Transaction, Worker, has_process_tables
 from posthouse.stores import check_store, open_store
+from posthouse.trust.rights import Keeper, Party, Rights
 
 log = logging.getLogger("posthouse.app")
 
@@ -125,7 +127,15 @@ class Ports:
 class Opened:
     """The services of an App on their store and their broker."""
 
-    def __init__(self, services: Sequence[Service], ports: Ports, clock: Clock, settings: Settings, seam: Seam) -> None:
+    def __init__(
+        self,
+        services: Sequence[Service],
+        ports: Ports,
+        clock: Clock,
+        settings: Settings,
+        seam: Seam,
+        rights: Rights | None = None,
+    ) -> None:
         self.services = services
         self.name = ", ".join(service.name for service in services)
         self.runs = False
@@ -133,6 +143,12 @@ class Opened:
         self.ports = ports
         self.clock = clock
         self.settings = settings
+        self.rights = rights
+        """Who may publish, read and replay what."""
+        self.keeper = None if rights is None else Keeper(rights, [Party(one.name, one.namespace) for one in services])
+        """Keeps the rights; None: whoever declares something may do it."""
+        if self.keeper is not None:
+            seam = dataclasses.replace(seam, rights=self.keeper.check_publish)
         self.seam = seam
         self.outages = Outages(
             clock, f"the database ({redacted(ports.store_url)})", f"the broker ({redacted(ports.broker_url)})"
@@ -433,6 +449,8 @@ class Opened:
             ]
         remembers, redelivery = self.settings.inbox_retention, self.ports.broker.sheet.redelivery_s
         for name, handlers in service.declared.consumers.items():
+            if self.keeper is not None:
+                problems += self.keeper.read_problems(service.name, name, topics_of(handlers))
             problems += problems_of(name, handlers, self.ports.store, remembers=remembers, redelivery=redelivery)
         return problems
 

@@ -36,8 +36,12 @@ Path = tuple[str, ...]
 
 def operator_name() -> str:
     """Whoever nobody named: what the environment says, else the login and the host of this process."""
-    named = os.environ.get(VARIABLE, "").strip()
-    return named or f"{_login()}@{socket.gethostname()}"
+    return os.environ.get(VARIABLE, "").strip() or login_name()
+
+
+def login_name() -> str:
+    """As whom of which machine this process runs, whatever anybody says."""
+    return f"{_login()}@{socket.gethostname()}"
 
 
 def _login() -> str:

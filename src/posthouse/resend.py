@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import msgspec
@@ -21,9 +22,10 @@ from posthouse.operators import Act, OperatorsLog
 from posthouse.receiving.handler import Handler
 from posthouse.receiving.readers import is_ordered, topics_of
 from posthouse.seam.frames import frames_of
-from posthouse.store import Counts, HeldFilter, InboxEntry, KeyPosition, OutboxRow, SentFilter, Store
+from posthouse.store import Counts, HeldFilter, InboxEntry, KeyPosition, OutboxRow, Scope, SentFilter, Store
 from posthouse.store.actions import Action
 from posthouse.store.inbox import drawn_at
+from posthouse.trust.rights import Party
 
 PAGE = 500
 """So many rows are read, and frames published, at once."""
@@ -45,6 +47,11 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     def in_the_store(self) -> SentFilter:
         """As much of it as a store can tell."""
         return SentFilter(topic=self.topic, tenant=self.tenant, key=self.key)
+
+    @property
+    def scope(self) -> Scope:
+        """What a grant must cover."""
+        return Scope(topic=self.topic, tenant=self.tenant, key=self.key, since=self.since, until=self.until)
 
     @property
     def narrow(self) -> bool:
@@ -95,6 +102,7 @@ async def _resend(app: App, apps: Sequence[App], choice: Choice, *, dry_run: boo
         async for _ in tally.pages():
             pass
         return await tally.result()
+    _refuse_without_right(app, choice)
     await app.broker.ensure(app.opened.topology())  # a topic that was lost too is made again
     action = Action(
         verb="outbox resend",
@@ -107,8 +115,36 @@ async def _resend(app: App, apps: Sequence[App], choice: Choice, *, dry_run: boo
     )
     async with OperatorsLog(app.store, app.opened.name).doing(action) as act:
         async for rows in tally.pages():
-            await _publish(app, rows, tally, act)
+            await _publish_as_granted(app, rows, tally, act, by)
     return await tally.result()
+
+
+def _refuse_without_right(app: App, choice: Choice) -> None:
+    keeper = app.opened.keeper
+    if keeper is None:
+        return
+    for service in app.services:
+        said = {known.topic for known in service.declared.own_events}
+        keeper.refuse_replay(service.name, said if choice.topic is None else said & {choice.topic})
+
+
+async def _publish_as_granted(app: App, rows: Sequence[OutboxRow], tally: Tally, act: Act, by: str) -> None:
+    """So many at a time as a grant of whoever asked allows. GrantNeeded as soon as it does not."""
+    if not app.grants.needed:
+        await _publish(app, rows, tally, act)
+        return
+    for service, of_one in groupby(rows, lambda row: _owner(app, row.topic)):
+        left = list(of_one)
+        while left:
+            drawn = await app.grants.draw(service, "replay", tally.scope, by, len(left))
+            await _publish(app, left[:drawn], tally, act)
+            left = left[drawn:]
+
+
+def _owner(app: App, topic: str) -> str:
+    """Whose grant is needed to send events of a topic again: its owner's; of dead letters of others whoever wrote them."""
+    found = (service.name for service in app.services if Party(service.name, service.namespace).owns(topic))
+    return next(found, app.services[0].name)
 
 
 async def _publish(app: App, rows: Sequence[OutboxRow], tally: Tally, act: Act) -> None:
@@ -134,6 +170,7 @@ class Tally:
     def __init__(self, app: App, apps: Sequence[App], choice: Choice) -> None:
         self._app = app
         self._choice = choice
+        self.scope = choice.scope
         self._lacking = Lacking(apps) if choice.missing else None
         self._unordered = unordered_topics(apps)
         self._remembered_since = app.clock.now() - min(known.settings.inbox_retention for known in apps)

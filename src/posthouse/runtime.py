@@ -237,6 +237,7 @@ class Runtime:
             with self.pulse.doing("purging the operators' log"):
                 await self.store.actions.purge(self.action_retention, PURGE_BATCH)
                 await self.store.jobs.purge(self.action_retention, PURGE_BATCH)
+                await self.store.grants.purge(self.action_retention, PURGE_BATCH)
         now = self.clock.now()
         for service in self.services:
             self.version_usage.note("running", service, "", now)

@@ -23,6 +23,7 @@ from posthouse.cli.output import Cell, confirm, counted, plain, print_json, prin
 from posthouse.cli.target import Target, Targets, load, load_all
 from posthouse.processes import Plan, ProjectionStatus
 from posthouse.processes.projection import GenerationStatus, Progress, Rebuilt
+from posthouse.replays import rebuild
 from posthouse.service import Service
 from posthouse.store.projections import Generation
 
@@ -156,7 +157,7 @@ async def _rebuilt(
     app_of(service).projections.named(name)
     async with opened([service]):
         await app_of(service).open()
-        return await app_of(service).projections.rebuild(name, plan, told, by=by, why=why)
+        return await rebuild(service, name, plan, told, by=by, why=why)
 
 
 async def _dropped(service: Service, name: str, number: int | None, by: str, why: str) -> Generation:

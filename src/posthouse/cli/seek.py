@@ -17,6 +17,7 @@ from posthouse.cli.options import AsJson, By, Why, Yes
 from posthouse.cli.output import confirm, print_json, print_table
 from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.replays import seek as send_to
 from posthouse.service import Service
 from posthouse.store import Action
 
@@ -56,7 +57,7 @@ def seek(
         confirm(f"Move {name} to {place} in {', '.join(topics)}?")
     action = Action(verb="seek", by=by, why=why, consumer=name, topic=topics[0] if len(topics) == 1 else "")
     action = msgspec.structs.replace(action, target=f"{name} to {place}", count=len(topics))
-    before, after = asyncio.run(_moved(service, name, topics, position, moment, action))
+    before, after = asyncio.run(_moved(service, topics, position, moment, action))
     if as_json:
         print_json(
             {
@@ -70,18 +71,10 @@ def seek(
 
 
 async def _moved(
-    service: Service, name: str, topics: Sequence[str], position: str | None, moment: float | None, action: Action
+    service: Service, topics: Sequence[str], position: str | None, moment: float | None, action: Action
 ) -> tuple[Mapping[str, Progress], Mapping[str, Progress]]:
-    app = app_of(service)
     async with opened([service]):
-        before = await app.broker.progress(name, topics)
-        async with app.actions.doing(action) as act:
-            for topic in topics:
-                await app.broker.seek(name, topic, position=_position(position), time=moment)
-            after = await app.broker.progress(name, topics)
-            act.changed = {f"unread in {topic}": (before[topic].pending, after[topic].pending) for topic in topics}
-            act.count = len(topics)
-        return before, after
+        return await send_to(service, topics, action, position=_position(position), time=moment)
 
 
 def _show_plan(service: Service, name: str, topics: Sequence[str], place: str, as_json: bool) -> None:

@@ -41,8 +41,9 @@ VERBS: Mapping[str, str] = {
     "flow": "Look at the flows that services declare.",
     "trace": "Print the causal tree of everything that one request caused, and what consumers did with it.",
     "topology": "Compare brokers with what services declare, and make them fit.",
-    "export": "Write alert rules for Prometheus, dashboards for Grafana, and the runbooks that they lead to.",
+    "export": "Write alert rules for Prometheus, dashboards for Grafana, the runbooks that they lead to, and rights for brokers.",
     "seek": "Let a consumer read on from another place of its topics; members that run pick it up within seconds.",
+    "grant": "Let somebody replay or edit events for a while, because another one says so.",
     "db": "Make and upgrade the tables of a store.",
     "registry": "A schema registry over HTTP, for Confluent's clients and serializers.",
 }

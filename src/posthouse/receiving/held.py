@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -13,6 +14,8 @@ from posthouse.operators import OperatorsLog, changes_aside, refuse_changed
 from posthouse.receiving.holding import Holder, held_events
 from posthouse.store import BLOCKING, Action, HeldEvent, HeldFilter, KeyPosition, Store, Transaction
 from posthouse.store.actions import Changes
+
+HeldVerb = Literal["replay", "edit"]
 
 MOST_MISSING = 1_000
 """A gap of more numbers than this is a new beginning rather than a loss."""
@@ -25,6 +28,10 @@ PersonalFields = Callable[[str], Sequence[str]]
 """Given a subject: the fields of its payload that say something about a person."""
 
 
+Guard = Callable[[HeldVerb, HeldEvent, str], Awaitable[None]]
+"""Given a verb, the event and who asks: raises GrantNeeded where they may not."""
+
+
 @dataclasses.dataclass(frozen=True)
 class HeldEvents:
     """The verbs. Each is one transaction, in which it is noted who asked (`by`; whoever runs this process, unless given) and
@@ -35,6 +42,8 @@ class HeldEvents:
     """Whose they are, in the operators' log."""
     personal: PersonalFields = lambda _: ()
     """Of these fields the log says that they were edited, and nothing of what they were and are."""
+    guard: Guard | None = None
+    """Asked before an event runs again because somebody says so; None: anybody may."""
 
     def find(self, wanted: HeldFilter) -> AsyncIterator[HeldEvent]:
         """Every held event that fits, oldest first."""
@@ -53,6 +62,7 @@ class HeldEvents:
 
     async def retry(self, held_id: int, *, force: bool = False, by: str = "", why: str = "") -> HeldEvent:
         """Run it again, with all its attempts. `force` runs an event that its key has already left behind, out of order."""
+        await self._guarded("replay", held_id, by)
         async with self.store.begin() as tx:
             held = await self._locked(tx, held_id)
             if held.state in ("blocked", "gap"):
@@ -74,6 +84,7 @@ class HeldEvents:
     ) -> HeldEvent:
         """Replace its payload, keep its id and its place, and run it again; `force` as in `retry`. The fields that changed are
         noted, as they were and as they are."""
+        await self._guarded("edit", held_id, by)
         async with self.store.begin() as tx:
             held = await self._locked(tx, held_id)
             if held.state in ("blocked", "gap"):
@@ -99,6 +110,7 @@ class HeldEvents:
         """Let the key of this event go on: a dead first event runs again, missing numbers are given up. Very many are given up
         by `force` only: an event that lies about its number would have every true one after it set aside. `first_seen`: number and
         turn of the event that was seen as the first of its key; ChangedSince when another one is, as it is the one that is dealt with."""
+        await self._guarded("replay", held_id, by)
         async with self.store.begin() as tx:
             first = await self._first_of_line(await self._locked(tx, held_id))
             if first_seen not in (None, (first.id, first.turn)):
@@ -120,6 +132,11 @@ class HeldEvents:
             await self._give_up_before(tx, first)
             await self._note(tx, released, first, {"number": (head, number - 1)})
             return first
+
+    async def _guarded(self, verb: HeldVerb, held_id: int, by: str) -> None:
+        """Before the transaction: what a grant was spent on stays spent."""
+        if self.guard is not None:
+            await self.guard(verb, await self.get(held_id), by)
 
     async def _set_aside(self, held_id: int, state: str, action: Action) -> HeldEvent:
         async with self.store.begin() as tx:

@@ -59,8 +59,8 @@ def event_in(row: OutboxRow) -> Event[bytes]:
 
 
 class EnvelopeBuilder:
-    """The way of a fact from a payload to an outbox row, for one service: validate → rules → quota → encrypt → claim check →
-    sign → row. The first two are taken when it is published, and the row is made there and then unless a step between them is
+    """The way of a fact from a payload to an outbox row, for one service: rights → validate → rules → quota → encrypt → claim check →
+    sign → row. The first three are taken when it is published, and the row is made there and then unless a step between them is
     set: those wait for the flush. With `downcasts` older versions are written beside the new ones. `sheet` tells what the broker
     takes, where that is less than `limit`."""
 
@@ -154,6 +154,8 @@ class EnvelopeBuilder:
         self._suit()
         event: Event[bytes] | None = None
         try:
+            if (allows := self.seam.rights) is not None:
+                allows(self.service, event_type, context.tenant)
             data = self._validate(event_type, payload, context)
             if event_type.name not in self._allowed[context.tenant == PLATFORM]:
                 self._keep_rules(event_type, context.tenant)

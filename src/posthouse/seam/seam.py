@@ -2,7 +2,7 @@
 
 | crossing | steps, in their order | where |
 |---|---|---|
-| a fact on its way out | validate, rules, quota, encrypt, claim check, sign, row | `outward.py` |
+| a fact on its way out | rights, validate, rules, quota, encrypt, claim check, sign, row | `outward.py` |
 | a frame on its way in | limit, verify, decode; fetch, decrypt; guard, decode, lift | `inward.py` |
 | a call of a handler | time, deadline | `call`, `handling.py` |
 | the broker's publish and receive | | `publish`, `receive` |
@@ -18,6 +18,7 @@ from functools import cached_property
 from types import TracebackType
 
 from posthouse.broker import Broker, Delivery, Frame, Stream, Verdict
+from posthouse.contracts import EventType
 from posthouse.errors import CommitUnknown
 from posthouse.events import Event
 from posthouse.options import Options
@@ -33,6 +34,10 @@ OutwardStep = Callable[[Transaction, Sequence[Event[bytes]]], Awaitable[Sequence
 """Run when a transaction is flushed, over the facts that go out with it: returns them, as many and in the same order, perhaps with
 other data or extensions. Whatever it raises ends the transaction before its commit: a named error of `posthouse.errors`."""
 
+Allows = Callable[[str, EventType[object], str], None]
+"""Asked for each fact as it is published: the service, its type, its tenant. It raises RuleBroken for one that this service may not
+say, and is no coroutine function."""
+
 Verify = Callable[[Frame], None]
 """Run on every frame that is received, before it is decoded. It raises FrameRefused for one that may not come in."""
 
@@ -46,6 +51,8 @@ class Seam(Options):
 
     rules: Rules = dataclasses.field(default_factory=Rules)
     """What may be published: see `Rules`."""
+    rights: Allows | None = None
+    """Who may publish it: `App(…, rights=Rights(…))` puts it here."""
     quota: OutwardStep | None = None
     encrypt: OutwardStep | None = None
     claim_check: OutwardStep | None = None

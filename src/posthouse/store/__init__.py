@@ -2,7 +2,7 @@
 
 It holds small tables, each a role of its own: what goes out (`outbox`), what was applied (`inbox`), what could not be
 (`held`), what is due later (`timers`), which versions are in use (`version_usage`), who runs (`workers`), what operators did (`actions`),
-what is done to many things for them (`jobs`). That is the core, `CoreStore`. For processes there is more, `ProcessTables`: where they stand (`sagas`), when they run again (`schedules`), what happened to each thing (`streams`), which
+what is done to many things for them (`jobs`), who may do it for a while (`grants`). That is the core, `CoreStore`. For processes there is more, `ProcessTables`: where they stand (`sagas`), when they run again (`schedules`), what happened to each thing (`streams`), which
 generations read models have (`projections`).
 Methods that take a transaction as their first argument write inside it and never commit; the others are transactions of
 their own. `posthouse.testing.StoreContract` proves an adapter.
@@ -20,6 +20,7 @@ from posthouse.checks import Check
 from posthouse.store.actions import Action, ActionFilter, ActionTable
 from posthouse.store.browsing import Browsing
 from posthouse.store.gauges import Connections, Counts, Gauges, Sums
+from posthouse.store.grants import Drawn, Grant, GrantTable, GrantVerb, Scope
 from posthouse.store.held import BLOCKING, WAITED, HeldEvent, HeldFilter, HeldState, HeldTable
 from posthouse.store.inbox import InboxEntry, InboxTable, KeyPosition, Seen
 from posthouse.store.jobs import Job, JobState, JobTable
@@ -56,7 +57,11 @@ __all__ = [
     "Connections",
     "CoreStore",
     "Counts",
+    "Drawn",
     "Gauges",
+    "Grant",
+    "GrantTable",
+    "GrantVerb",
     "HeldEvent",
     "HeldFilter",
     "HeldState",
@@ -79,6 +84,7 @@ __all__ = [
     "RelaySource",
     "Restoration",
     "Rows",
+    "Scope",
     "Seen",
     "SentFilter",
     "Store",
@@ -244,6 +250,7 @@ class CoreStore(Transactions, Upkeep, OutboxSignals, Protocol):
     workers: WorkerTable
     actions: ActionTable
     jobs: JobTable
+    grants: GrantTable
 
     async def aclose(self) -> None:
         """Close every connection. Idempotent."""

@@ -13,6 +13,7 @@ from posthouse.errors import DoneAlready
 from posthouse.store import HeldEvent, InboxEntry, KeyPosition, OutboxRow, StuckRow, Timer, Worker, shard_of
 from posthouse.store.actions import Action, Changes
 from posthouse.store.browsing import Bounded, HeldGroup
+from posthouse.store.grants import Drawn, Grant, Scope
 from posthouse.store.jobs import Job, JobState, Open
 from posthouse.store.sagas import SagaFilter, SagaRef, SagaRow, indexed_text, with_progress
 from posthouse.store.schedules import ScheduleRow
@@ -293,6 +294,30 @@ def state_of(column: object) -> JobState:
     """Of a job."""
     state: JobState = msgspec.convert(column, JobState)
     return state
+
+
+GRANT = "id, service, verb, scope, why, asked_by, asked_as, minutes, most, rate"
+"""Of a grant: what is stored of it as it is asked for."""
+
+
+def grant_columns(grant: Grant) -> tuple[object, ...]:
+    """In the order of GRANT."""
+    return (
+        grant.id, grant.service, grant.verb, msgspec.json.encode(grant.scope), grant.why, grant.asked_by, grant.asked_as,
+        grant.minutes, grant.most, grant.rate,
+    )  # fmt: skip
+
+
+def grant_of(columns: Sequence[Any]) -> Grant:
+    """From the columns of GRANT, and what became of it."""
+    after = ("asked_at", "approved_by", "approved_as", "approved_at", "revoked_by", "revoked_at", "used", "left")
+    column = dict(zip((*GRANT.split(", "), *after), columns, strict=True))
+    return Grant(**{**column, "scope": msgspec.json.decode(bytes(column["scope"]), type=Scope)})
+
+
+def drawn_of(columns: Sequence[Any]) -> Drawn:
+    """From how many events were drawn, and after how many seconds."""
+    return Drawn(int(columns[0]), max(0.0, float(columns[1])))
 
 
 def done_already(action: Action) -> DoneAlready:

@@ -13,5 +13,13 @@ def rehost(service: Service, *, store: str | Store, broker: str | Broker, clock:
     """Run a service on other parts from now on, with the settings and the seam that it has; returns the App before, which gets it back by
     `service.hosted_by(before)`. Close the one that is left."""
     before = app_of(service)
-    App(service, store=store, broker=broker, clock=clock, settings=before.settings, seam=before.opened.seam)
+    App(
+        service,
+        store=store,
+        broker=broker,
+        clock=clock,
+        settings=before.settings,
+        seam=before.opened.seam,
+        rights=before.opened.rights,
+    )
     return before

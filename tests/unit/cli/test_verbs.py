@@ -71,7 +71,7 @@ def test_a_verb_that_is_plugged_in_is_listed_and_called() -> None:
     assert "An inn on the road." in RUN.invoke(app, ["--help"]).stdout
     assert RUN.invoke(app, ["greet", "--name", "Ada"]).stdout == "welcome, Ada\n"
     assert "Say welcome." in RUN.invoke(app, ["greet", "--help"]).stdout
-    assert "Did you mean 'greet'?" in RUN.invoke(app, ["gret"]).stderr
+    assert "Did you mean 'greet'?" in RUN.invoke(app, ["greeet"]).stderr
 
 
 @pytest.mark.usefixtures("plugged")

@@ -12,6 +12,7 @@ from posthouse.console.access.who import Role, Who
 from posthouse.console.asking import Refusal
 from posthouse.errors import ConfigurationError
 from posthouse.service import Service
+from posthouse.store import GrantVerb
 
 P = TypeVar("P", bound=msgspec.Struct)
 P_co = TypeVar("P_co", covariant=True)
@@ -76,7 +77,7 @@ class Call(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
 class Act(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
     """`look` finds the thing, refuses who may not see its tenant, and says what will happen; `do` does it. `all_tenants`: it is about
     more than one tenant, so that nobody presses it who sees only some. `payloads`: only for who may see these. `bulk`: it becomes
-    a job."""
+    a job. `grant`: what it needs a grant to, where the rights ask for one."""
 
     name: str
     title: str
@@ -87,6 +88,7 @@ class Act(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
     all_tenants: bool = False
     payloads: bool = False
     bulk: bool = False
+    grant: GrantVerb | None = None
 
     def __post_init__(self) -> None:
         for field in msgspec.structs.fields(self.parameters):

@@ -14,7 +14,7 @@ from posthouse.console.acting.kinds import KINDS
 from posthouse.console.asking import Refusal
 from posthouse.errors import DeskError, did_you_mean
 from posthouse.service import Service
-from posthouse.store import Action
+from posthouse.store import Action, GrantVerb
 from posthouse.store.actions import BEGUN
 from posthouse.store.jobs import ENDED, Job, JobState
 
@@ -226,7 +226,17 @@ def _bulk(name: str) -> AnyAct:
         return await _start(name, call, look)
 
     parameters = KINDS[name].parameters
-    return Act(name=name, title=TITLES[name][0], role="operator", parameters=parameters, look=look, do=do, bulk=True)
+    grant: GrantVerb | None = "replay" if name in ("held.retry.all", "held.release.all") else None
+    return Act(
+        name=name,
+        title=TITLES[name][0],
+        role="operator",
+        parameters=parameters,
+        look=look,
+        do=do,
+        bulk=True,
+        grant=grant,
+    )
 
 
 ACTS: tuple[AnyAct, ...] = tuple(_bulk(name) for name in KINDS)

@@ -269,9 +269,9 @@ def _json(value: object) -> str | None:
 
 
 ACTS: tuple[AnyAct, ...] = (
-    Act(name="held.retry", title="Retry", role="operator", parameters=Forced, look=_look_retry, do=_retry),
+    Act(name="held.retry", title="Retry", role="operator", parameters=Forced, look=_look_retry, do=_retry, grant="replay"),
     Act(name="held.skip", title="Skip", role="operator", parameters=One, look=_look_skip, do=_skip),
     Act(name="held.quarantine", title="Quarantine", role="operator", parameters=One, look=_look_quarantine, do=_quarantine),
-    Act(name="held.release", title="Release the key", role="operator", parameters=Forced, look=_look_release, do=_release),
-    Act(name="held.edit", title="Edit and retry", role="operator", parameters=Edited, look=_look_edit, do=_edit, payloads=True),
+    Act(name="held.release", title="Release the key", role="operator", parameters=Forced, look=_look_release, do=_release, grant="replay"),
+    Act(name="held.edit", title="Edit and retry", role="operator", parameters=Edited, look=_look_edit, do=_edit, payloads=True, grant="edit"),
 )  # fmt: skip

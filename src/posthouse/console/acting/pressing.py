@@ -11,6 +11,7 @@ import msgspec
 
 from posthouse.app import App
 from posthouse.clock import new_id
+from posthouse.console.access.guard import OPERATOR
 from posthouse.console.access.who import Who
 from posthouse.console.acting.act import OURS, AnyAct, Call, Look, Outcome, refuse_rights
 from posthouse.console.asking import Refusal, refuse_nul
@@ -33,6 +34,7 @@ from posthouse.errors import (
 from posthouse.operators import pressed
 from posthouse.redaction import words_of
 from posthouse.store.patience import waiting_at_most
+from posthouse.trust.rights import signed_in
 
 LONGEST_WHY = 2_000
 LOOKS_WITHIN = 20.0
@@ -68,7 +70,9 @@ async def press(
     parameters = parameters_of(act, body)
     app = await estate.one(service.name, _itself)
     call: Call[object] = Call(app=app, service=service, who=who, parameters=parameters)
-    with explained(), waiting_at_most(WAITS):
+    with explained(), waiting_at_most(WAITS), signed_in(who != OPERATOR):
+        if act.grant is not None:
+            await app.grants.refuse_none(service.name, act.grant, call.by)
         if body.get("dry", False) is not False:
             async with asyncio.timeout(LOOKS_WITHIN):
                 return _preview(act, await act.look(call))

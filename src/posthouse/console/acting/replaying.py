@@ -15,6 +15,7 @@ from posthouse.console.acting.bulk import begun
 from posthouse.console.asking import Refusal
 from posthouse.errors import did_you_mean
 from posthouse.processes.projection.rebuilding import Plan, Progress
+from posthouse.replays import rebuild, seek
 from posthouse.resend import Choice, resend
 from posthouse.service import Service
 from posthouse.store import Action
@@ -64,19 +65,14 @@ async def _look_seek(call: Call[Place]) -> Look:
 
 
 async def _seek(call: Call[Place], look: Look) -> Outcome:
-    (name, topics), asked, broker = _whose(call), call.parameters, call.app.broker
-    before = await broker.progress(name, topics)
+    (name, topics), asked = _whose(call), call.parameters
     action = Action(verb="seek", by=call.by, why=call.why, service=call.service.name, consumer=name, count=len(topics))
     action = msgspec.structs.replace(
         action, topic=topics[0] if len(topics) == 1 else "", target=f"{name} to {_place(asked)}"
     )
     position = int(asked.position) if asked.position is not None and asked.position.isdecimal() else asked.position
-    async with call.app.actions.doing(action) as act:
-        for topic in topics:
-            time = None if asked.time is None else asked.time.timestamp()
-            await broker.seek(name, topic, position=position, time=time)
-        after = await broker.progress(name, topics)
-        act.changed = {f"unread in {topic}": (before[topic].pending, after[topic].pending) for topic in topics}
+    time = None if asked.time is None else asked.time.timestamp()
+    await seek(call.service, topics, action, position=position, time=time)
     return Outcome(sentence=f"{name} reads on from {_place(asked)}.")
 
 
@@ -199,7 +195,7 @@ async def _rebuild(service: Service, job: Job, told: Told) -> str:
     def hear(progress: Progress) -> None:
         told(progress.done, progress.total)
 
-    done = await app.projections.rebuild(asked.projection, plan, hear, by=job.by, why=f"{job.why} [job {job.id}]")
+    done = await rebuild(service, asked.projection, plan, hear, by=job.by, why=f"{job.why} [job {job.id}]")
     told(done.events, done.events)
     return f"generation {done.generation} of {done.projection} is live: {done.events:,} events from the {done.source}"
 
@@ -211,7 +207,7 @@ WHOLE: Mapping[str, Callable[[Service, Job, Told], Awaitable[str]]] = {
 """What is done at one stretch, by the act that makes the job; returns what came of it."""
 
 ACTS: tuple[AnyAct, ...] = (
-    Act(name="seek", title="Move the consumer", role="replayer", parameters=Place, look=_look_seek, do=_seek, all_tenants=True),
-    Act(name="outbox.resend", title="Send again", role="replayer", parameters=Lost, look=_look_resend, do=_start_resend, all_tenants=True),
-    Act(name="projection.rebuild", title="Rebuild", role="replayer", parameters=Anew, look=_look_rebuild, do=_start_rebuild, all_tenants=True),
+    Act(name="seek", title="Move the consumer", role="replayer", parameters=Place, look=_look_seek, do=_seek, all_tenants=True, grant="replay"),
+    Act(name="outbox.resend", title="Send again", role="replayer", parameters=Lost, look=_look_resend, do=_start_resend, all_tenants=True, grant="replay"),
+    Act(name="projection.rebuild", title="Rebuild", role="replayer", parameters=Anew, look=_look_rebuild, do=_start_rebuild, all_tenants=True, grant="replay"),
 )  # fmt: skip

@@ -16,18 +16,29 @@ import msgspec
 
 from posthouse.app import App, app_of
 from posthouse.clock import new_id
+from posthouse.console.access.guard import OPERATOR
 from posthouse.console.acting.bulk import ended
 from posthouse.console.acting.kind import PAGE, FailedAgain, Item, Kind
 from posthouse.console.acting.kinds import KINDS
 from posthouse.console.acting.pressing import WAITS
 from posthouse.console.acting.replaying import WHOLE
 from posthouse.console.estate import Estate
-from posthouse.errors import ChangedSince, ConfigurationError, DeskError, DoneAlready, PosthouseError, StoreBusy
+from posthouse.errors import (
+    ChangedSince,
+    ConfigurationError,
+    DeskError,
+    DoneAlready,
+    GrantNeeded,
+    PosthouseError,
+    StoreBusy,
+)
 from posthouse.operators import pressed
 from posthouse.redaction import redacted, words_of
 from posthouse.service import Service
+from posthouse.store import Store
 from posthouse.store.jobs import Job, JobState, Open
 from posthouse.store.patience import waiting_at_most
+from posthouse.trust.rights import plain, signed_in
 
 log = logging.getLogger("posthouse.console.jobs")
 
@@ -113,7 +124,8 @@ class Runner:
         kind = WholeRun if job.act in WHOLE else Run
         run = kind(service, job, lease=self._lease, look=self._look)
         try:
-            await run.whole()
+            with signed_in(plain(job.by) != OPERATOR.name):  # as whoever pressed for it had
+                await run.whole()
         except Lost:
             log.info("job %s is run by another console", job.id)
         except asyncio.CancelledError:
@@ -121,6 +133,12 @@ class Runner:
             raise
         except Exception as error:  # a store that is away, a bug: the lease runs out, and it is tried again
             log.warning("job %s stands still: %s", job.id, redacted(words_of(error)))
+
+
+async def pause(store: Store, job: Job) -> None:
+    """Until somebody resumes it: its grant has ended, as its note says."""
+    async with store.begin() as tx:
+        await store.jobs.decide(tx, job.id, "paused")
 
 
 class WholeRun:
@@ -145,6 +163,11 @@ class WholeRun:
             try:
                 self._note(note=work.result())
                 state = "done"
+            except GrantNeeded as error:
+                self._note(note=redacted(words_of(error)))
+                await pause(self._store, self.job)
+                await self.give_back()
+                return
             except PosthouseError as error:
                 self._note(note=redacted(words_of(error)))
                 state = "failed"
@@ -286,6 +309,15 @@ class Run:
                 done = await self._acted(item)
             except ChangedSince:
                 continue
+            except GrantNeeded as error:
+                if error.over:  # the item is none that was dealt with: it is the next one's
+                    self._note(note=redacted(words_of(error)))
+                    await self._save()
+                    await pause(self._app.store, self.job)
+                    self.state = "paused"
+                    return
+                refusal = redacted(words_of(error))
+                break
             except (DeskError, ConfigurationError, StoreBusy) as error:
                 refusal = redacted(words_of(error))
                 break

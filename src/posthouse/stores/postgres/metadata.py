@@ -180,6 +180,25 @@ def _whole_store(metadata: MetaData) -> None:
         Index("job_running", "id", postgresql_where=text("(state = 'running'::text)")),
         Index("job_ended", "ended_at", postgresql_where=text("(ended_at IS NOT NULL)")),
     )
+    Table(
+        "replay_grant",
+        metadata,
+        _text("id", primary_key=True),
+        *_columns(Text, "service", "verb"),
+        *_columns(LargeBinary, "scope"),
+        *_columns(Text, "why", "asked_by", "asked_as"),
+        *_columns(Integer, "minutes"),
+        *_columns(BigInteger, "most"),
+        *_columns(Double, "rate", "asked_at"),
+        Column("approved_by", Text),
+        Column("approved_as", Text),
+        Column("approved_at", Double),
+        Column("ends_at", Double),
+        Column("revoked_by", Text),
+        Column("revoked_at", Double),
+        *_columns(BigInteger, "used"),
+        *_columns(Double, "next_at"),
+    )
 
 
 def _tally(metadata: MetaData) -> None:

@@ -141,6 +141,33 @@ CREATE TABLE posthouse.job (
 CREATE INDEX job_running ON posthouse.job (id) WHERE state = 'running';
 CREATE INDEX job_ended ON posthouse.job (ended_at) WHERE ended_at IS NOT NULL;
 
+-- Grants: who may replay or edit what for a while, and who else said so. Only the runtime sees it: a scope may name tenants.
+CREATE TABLE posthouse.replay_grant (
+    id text PRIMARY KEY,  -- drawn by whoever asked, in the order of asking
+    service text NOT NULL,  -- whose events
+    verb text NOT NULL CHECK (verb IN ('replay', 'edit')),  -- what may be done
+    scope bytea NOT NULL,  -- to which events, as JSON
+    why text NOT NULL CHECK (why <> ''),  -- in the words of whoever asked
+    asked_by text NOT NULL CHECK (asked_by <> ''),  -- a name
+    asked_as text NOT NULL,  -- how they were known: signed in at a console, or as whom of which machine
+    minutes integer NOT NULL CHECK (minutes BETWEEN 1 AND 60),  -- from the approval on
+    most bigint NOT NULL CHECK (most > 0),  -- events
+    rate double precision NOT NULL CHECK (rate > 0),  -- events per second
+    asked_at double precision NOT NULL,  -- by the clock of this database, as all times here
+    approved_by text,  -- NULL until somebody else approved
+    approved_as text,  -- as asked_as
+    approved_at double precision,  -- when it began to run
+    ends_at double precision CHECK (ends_at <= approved_at + 3600),  -- nothing is done after it
+    revoked_by text,  -- who ended it before
+    revoked_at double precision,  -- from when on nothing is done
+    used bigint NOT NULL CHECK (used <= most),  -- events that it was spent on
+    next_at double precision NOT NULL,  -- when the next event has its place in the pace
+    CONSTRAINT replay_grant_approved
+        CHECK ((approved_at IS NULL) = (ends_at IS NULL) AND (approved_at IS NULL) = (approved_by IS NULL)),
+    CONSTRAINT replay_grant_two_people
+        CHECK (approved_by IS NULL OR (lower(approved_by) <> lower(asked_by) AND approved_as <> asked_as))
+);
+
 
 -- How many there are of something that may be too many to count: one line for each change, added with it by the triggers in
 -- functions/tally.sql. Adding locks nothing, as with applied_count. Nothing of a tenant is in it.

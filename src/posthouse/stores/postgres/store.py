@@ -20,6 +20,7 @@ from posthouse.store import (
     ActionTable,
     Counts,
     Gauges,
+    GrantTable,
     HeldTable,
     InboxTable,
     JobTable,
@@ -48,6 +49,7 @@ from posthouse.stores.postgres.checks import LISTENING, PostgresChecks
 from posthouse.stores.postgres.counting import counted, summed
 from posthouse.stores.postgres.database import RUNTIME_CONNECTIONS, Database, Settings
 from posthouse.stores.postgres.gauging import gauged
+from posthouse.stores.postgres.grants import PostgresGrants
 from posthouse.stores.postgres.handler_transaction import HandlerSessions, HandlerTransaction
 from posthouse.stores.postgres.held import PostgresHeld
 from posthouse.stores.postgres.inbox import PostgresInbox
@@ -170,6 +172,7 @@ class PostgresStore:
         self.workers: WorkerTable = PostgresWorkers(self._database, clock)
         self.actions: ActionTable = PostgresActions(self._database, clock)
         self.jobs: JobTable = PostgresJobs(self._database, clock)
+        self.grants: GrantTable = PostgresGrants(self._database, clock)
         self.schedules: ScheduleTable = PostgresSchedules(self._database, clock)
         self.sagas: SagaTable = PostgresSagas(self._database, clock)
         self.streams: StreamTable = PostgresStreams(self._database)

@@ -20,6 +20,7 @@ from posthouse.store import (
     ActionTable,
     Counts,
     Gauges,
+    GrantTable,
     HeldTable,
     InboxTable,
     JobTable,
@@ -46,6 +47,7 @@ from posthouse.stores.sqlite.actions import SqliteActions
 from posthouse.stores.sqlite.browsing import SqliteBrowsing
 from posthouse.stores.sqlite.counting import counts, gauges, looked, sums
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
+from posthouse.stores.sqlite.grants import SqliteGrants
 from posthouse.stores.sqlite.held import SqliteHeld
 from posthouse.stores.sqlite.inbox import SqliteInbox
 from posthouse.stores.sqlite.jobs import SqliteJobs
@@ -128,6 +130,7 @@ class SqliteStore:
         self.workers: WorkerTable = SqliteWorkers(self._database, self._clock)
         self.actions: ActionTable = SqliteActions(self._database, self._clock)
         self.jobs: JobTable = SqliteJobs(self._database, self._clock)
+        self.grants: GrantTable = SqliteGrants(self._database, self._clock)
         self.schedules: ScheduleTable = SqliteSchedules(self._database, self._clock)
         self.sagas: SagaTable = SqliteSagas(self._database, self._clock)
         self.streams: StreamTable = SqliteStreams(self._database)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from posthouse.testing.store_contract.actions import ActionContract
 from posthouse.testing.store_contract.browsing import BrowsingContract
 from posthouse.testing.store_contract.gauges import GaugeContract, ProcessGaugeContract
+from posthouse.testing.store_contract.grants import GrantContract
 from posthouse.testing.store_contract.held import HeldContract
 from posthouse.testing.store_contract.inbox import InboxContract
 from posthouse.testing.store_contract.jobs import JobContract
@@ -46,6 +47,7 @@ class CoreStoreContract(
     WorkerContract,
     ActionContract,
     JobContract,
+    GrantContract,
     VersionUsageContract,
     GaugeContract,
 ):
