@@ -1,4 +1,4 @@
-"""`posthouse export`: alert rules, dashboards and runbooks for the tools that watch."""
+"""`posthouse export`: alert rules, dashboards and runbooks for the tools that watch, and rights for brokers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import Annotated
 
 import typer
 
+from posthouse.accounts import NAMED, accounts_of
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import counted, print_json, say
+from posthouse.cli.target import Targets, load_all
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.governance.folder import write_folder
+from posthouse.trust.rights.exports import BROKERS, rights_for
 from posthouse.watch import alerts as watched
 from posthouse.watch.alerts import Thresholds
 from posthouse.watch.dashboards import DASHBOARDS, written
@@ -26,7 +29,7 @@ RUNBOOKS = "runbooks"
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Write alert rules for Prometheus, dashboards for Grafana, and the runbooks that they lead to.",
+    help="Write alert rules for Prometheus, dashboards for Grafana, the runbooks that they lead to, and rights for brokers.",
 )
 
 File = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write; without it, to stdout.")]
@@ -118,6 +121,38 @@ def dashboards(out: Folder, as_json: AsJson = False) -> None:
 def export_runbooks(out: Folder, as_json: AsJson = False) -> None:
     """Write the runbooks, Markdown, to put where people find them; tell `posthouse export alerts --runbooks URL` where that is."""
     _write(out, watched.runbooks(), as_json)
+
+
+@app.command("rights")
+def export_rights(
+    targets: Targets,
+    broker: Annotated[str, typer.Option("--for", metavar="BROKER", help=f"One of {', '.join(BROKERS)}.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FOLDER", help="Where to write; without it, one file goes to stdout."),
+    ] = None,
+    account: Annotated[
+        str, typer.Option(metavar="NAME", help="What the accounts are called, with {service} in it.")
+    ] = NAMED,
+    as_json: AsJson = False,
+) -> None:
+    """Write who may publish and read what, as the broker's own tools take it: one account for each service, and none for a person.
+
+    Nothing is opened: it is made from what the services declare.
+    """
+    if NAMED not in account:
+        raise ConfigurationError(
+            f"--account {account}: all services would share it; write it with {NAMED}, as in {NAMED}-prod"
+        )
+    files = rights_for(broker, accounts_of(load_all(targets), named=account))
+    if out is not None:
+        _write(out, files, as_json)
+    elif as_json:
+        print_json(files)
+    elif len(files) == 1:
+        typer.echo(next(iter(files.values())), nl=False)
+    else:
+        raise ConfigurationError(f"these are {len(files)} files: say --out and a folder")
 
 
 def _write(out: Path, files: Mapping[str, str], as_json: bool) -> None:

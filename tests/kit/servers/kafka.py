@@ -56,7 +56,7 @@ authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:ANONYMOUS
 listener.name.guests.sasl.enabled.mechanisms=PLAIN
 listener.name.guests.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
-username="guest" password="guest" user_guest="guest";
+username="guest" password="guest" user_guest="guest" user_orders="orders" user_billing="billing";
 log.dirs={folder}/data
 num.network.threads=2
 num.io.threads=2

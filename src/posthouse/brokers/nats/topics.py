@@ -91,10 +91,12 @@ class Topics:
             raise ConfigurationError(
                 *(f"topic {name!r} cannot be a subject of NATS: no blanks, no wildcards" for name in odd)
             )
-        await self._make(STREAM, _ledger(self._settings))
+        if not await self._exists(STREAM):
+            await self._make(STREAM, _ledger(self._settings))
         together = await self._client.version() >= TOGETHER
         for name in topics:
-            await self._make(stream_of(name), stream_config(name, self._settings, together))
+            if name not in await self.find([name]):
+                await self._make(stream_of(name), stream_config(name, self._settings, together))
             await self.look(name)
 
     async def find(self, topics: Iterable[str]) -> Mapping[str, Topic]:
@@ -149,6 +151,16 @@ class Topics:
 
     def forget(self, name: str) -> None:
         self.known.pop(name, None)
+
+    async def _exists(self, stream: str) -> bool:
+        """Asked first: whoever only reads a topic need not have the right to make it."""
+        try:
+            await self._client.ask(f"STREAM.INFO.{stream}", {}, msgspec.Raw)
+        except Refused as error:
+            if error.code != CODE_MISSING:
+                raise
+            return False
+        return True
 
     async def _make(self, stream: str, config: Mapping[str, object]) -> None:
         """One that exists with other settings is left as it is; `look` and the checks judge it."""

@@ -15,7 +15,8 @@ from posthouse.local.tls import Tls, context_of
 
 
 class NatsOptions(Tls, frozen=True):
-    """What may follow the `?`: parameters of NatsBroker, a credentials file, and TLS."""
+    """What may follow the `?`: parameters of NatsBroker, a credentials file, TLS, and the first word of the subjects on which
+    it hears answers."""
 
     partitions: Annotated[int, msgspec.Meta(ge=1, le=256)] = 8
     replicas: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
@@ -24,6 +25,7 @@ class NatsOptions(Tls, frozen=True):
     sync: Literal["always", "default"] = "default"
     timeout: Annotated[float, msgspec.Meta(gt=0)] = 5.0
     credentials: str | None = None
+    inbox: str | None = None
 
 
 def from_url(parts: SplitResult, clock: Clock) -> NatsBroker:
@@ -32,7 +34,11 @@ def from_url(parts: SplitResult, clock: Clock) -> NatsBroker:
     options = options_of("nats", said_in(parts), NatsOptions(), problems)
     if not parts.netloc:
         problems.append(f"{parts.geturl()!r} names no server: write nats://host:4222")
-    given = {"user_credentials": options.credentials, "tls": context_of(options, problems)}
+    given = {
+        "user_credentials": options.credentials,
+        "inbox_prefix": None if options.inbox is None else options.inbox.encode(),
+        "tls": context_of(options, problems),
+    }
     if problems:
         raise ConfigurationError(*problems)
     return NatsBroker(
