@@ -43,6 +43,36 @@ export const stranger = signal(false);
 /** Whether `/api/live` tells us of changes. While it does not, pages that want to be live ask every few seconds. */
 export const liveUp = signal(false);
 
+const NAME = `posthouse-key:${base}`;
+let key = "";
+try {
+  key = localStorage.getItem(NAME) ?? "";
+} catch {
+  // A browser that keeps nothing: this tab alone is signed in.
+}
+
+/** Keep the key of a session for all tabs of this origin; browsers send its cookie to every port of the host, and never this. */
+export function keepKey(given: string): void {
+  key = given;
+  try {
+    if (given) localStorage.setItem(NAME, given);
+    else localStorage.removeItem(NAME);
+  } catch {
+    // As above.
+  }
+}
+
+addEventListener("storage", (event) => {
+  if (event.key === NAME && event.newValue) key = event.newValue;
+});
+
+/** Every question to the server says the key. */
+export const keyed = (headers: HeadersInit = {}): Headers => {
+  const all = new Headers(headers);
+  if (key) all.set("x-posthouse-key", key);
+  return all;
+};
+
 const WITHIN = 30_000;
 const ASK_AGAIN = 5_000;
 const ASK_UNHEARD = 3_000;
@@ -58,7 +88,7 @@ async function request<T>(path: string, init: RequestInit, stop?: AbortSignal): 
     response = await fetch(`${base}/api${path}`, {
       ...init,
       credentials: "same-origin",
-      headers: { accept: "application/json", ...init.headers },
+      headers: keyed({ accept: "application/json", ...init.headers }),
       signal: AbortSignal.any(signals),
     });
   } catch (error) {

@@ -2,6 +2,7 @@
 // goes, the next one takes the lock and goes on from the last position. Where a browser has no locks, pages ask every few seconds.
 import { effect, signal } from "@preact/signals";
 import { base, changed, liveUp } from "./api";
+import { follow, Refused, type Told } from "./stream";
 
 /** live: changes are told. reconnecting: the connection was lost, and comes back by itself. asking: there is none; pages ask every few seconds. */
 export type Connection = "live" | "reconnecting" | "asking";
@@ -38,35 +39,34 @@ function lead(channel: BroadcastChannel): Promise<never> {
     channel.postMessage({ now, position, topics } satisfies Word);
     if (topics) hear(topics);
   };
-  const open = (): void => {
-    const source = new EventSource(`${base}/api/live${position ? `?after=${encodeURIComponent(position)}` : ""}`);
-    const told = (event: MessageEvent<string>, topics?: string[]): void => {
-      if (event.lastEventId) position = event.lastEventId;
-      say("live", topics);
-    };
-    source.onmessage = (event: MessageEvent<string>) => told(event, (JSON.parse(event.data) as { topics: string[] }).topics);
-    source.addEventListener("ready", (event) => told(event, ["*"]));
-    source.addEventListener("must-refetch", (event) => told(event, ["*"]));
-    source.addEventListener("beat", (event) => told(event));
-    source.addEventListener("busy", () => say("asking"));
-    source.onopen = () => say("live");
-    source.onerror = () => {
-      const over = source.readyState === EventSource.CLOSED; // a browser does not come back after a refusal
-      say(over ? "asking" : "reconnecting");
-      if (over) setTimeout(open, AGAIN);
-    };
+  const told = (event: Told): void => {
+    if (event.id) position = event.id;
+    if (event.name === "busy") return say("asking");
+    say("live", event.name === "ready" || event.name === "must-refetch" ? ["*"] : event.name === "" ? (JSON.parse(event.data) as { topics: string[] }).topics : undefined);
+  };
+  const open = async (): Promise<void> => {
+    for (;;) {
+      let wait = AGAIN;
+      try {
+        await follow(position, told, () => say("live"), (milliseconds) => (wait = milliseconds));
+        say("reconnecting");
+      } catch (error) {
+        say(error instanceof Refused ? "asking" : "reconnecting");
+      }
+      await new Promise((resolve) => setTimeout(resolve, wait));
+    }
   };
   channel.addEventListener("message", ({ data }: MessageEvent<Word>) => {
     if ("hello" in data) say(connection.value);
   });
-  open();
+  void open();
   return new Promise<never>(() => {});
 }
 
 /** Listen, from now on; once, when the interface starts. */
 export function listen(): void {
   document.addEventListener("visibilitychange", shown);
-  if (!navigator.locks || typeof BroadcastChannel === "undefined" || typeof EventSource === "undefined") return;
+  if (!navigator.locks || typeof BroadcastChannel === "undefined") return;
   const channel = new BroadcastChannel(NAME);
   let silent: ReturnType<typeof setTimeout> | undefined;
   let leads = false;

@@ -1,6 +1,6 @@
 // Who is signed in, and how one does it here.
 import { signal } from "@preact/signals";
-import { ApiError, ask, post, stranger } from "./api";
+import { ApiError, ask, keepKey, post, stranger } from "./api";
 import { go, place } from "./router";
 
 export interface Who {
@@ -33,8 +33,12 @@ export async function renew(): Promise<void> {
 
 /** Exchange a one-time token for a session. Throws ApiError. */
 export async function signIn(token: string): Promise<void> {
-  await post("/access/token", { token });
+  await exchange(token);
   location.reload();
+}
+
+async function exchange(token: string): Promise<void> {
+  keepKey((await post<{ key: string }>("/access/token", { token })).data.key);
 }
 
 /** Go to the provider; it sends the reader back to this very page. */
@@ -44,17 +48,21 @@ export async function toProvider(to: string): Promise<void> {
 
 export async function signOut(): Promise<void> {
   await post("/access/out", {});
+  keepKey("");
   location.reload();
 }
 
-/** Before the first page: the token of the link is taken out of the address bar and its history, and used. */
+/** Before the first page: the token of the link, or the key that a sign-in elsewhere gave, is taken out of the address bar and its history, and used. */
 export async function enter(): Promise<void> {
   addEventListener("hashchange", () => location.hash.startsWith("#token=") && location.reload()); // a new link in an old tab
-  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  const said = new URLSearchParams(location.hash.slice(1));
+  const token = said.get("token");
+  const key = said.get("key");
+  if (token !== null || key !== null) history.replaceState(null, "", location.pathname + location.search);
+  if (key !== null) keepKey(key);
   if (token !== null) {
-    history.replaceState(null, "", location.pathname + location.search);
     try {
-      await post("/access/token", { token });
+      await exchange(token);
     } catch (error) {
       linkError.value = error instanceof ApiError ? error : new ApiError(0, String(error));
     }

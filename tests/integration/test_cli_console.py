@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from posthouse.console.access.guard import KEY
 from tests.kit.shell import Shell
 from tests.kit.waiting import until
 
@@ -40,7 +41,8 @@ class Desk(Shell):
         with httpx.Client(base_url=base, headers={"sec-fetch-site": "same-origin"}, timeout=10) as client:
             token = place.fragment.removeprefix("token=")
             assert client.get("/api/services").status_code == 401
-            assert client.post("/api/access/token", json={"token": token}).status_code == 200
+            answer = client.post("/api/access/token", json={"token": token})
+            client.headers[KEY] = answer.json()["data"]["key"]
             yield client
 
     def places(self) -> list[str]:

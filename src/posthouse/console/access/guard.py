@@ -50,6 +50,7 @@ Note = Callable[[str, str, str], Awaitable[None]]
 OPERATOR = Who(name="local", roles=frozenset(("admin",)), payloads=True)
 """Whoever reads the terminal."""
 CALLBACK = "/signin/callback"
+KEY = "x-posthouse-key"
 NEW_LINKS = 5
 """So many links are printed in a minute because somebody asked for one."""
 
@@ -83,6 +84,12 @@ class _Ask(msgspec.Struct, frozen=True):
 
     def given(self, kind: str) -> str:
         return cookies(self.headers).get(self.cookie(kind), "")
+
+    @property
+    def key(self) -> str:
+        """The other half of a session, which pages of this very origin alone can say."""
+        said = self.headers.getlist(KEY)
+        return said[0] if len(said) == 1 else ""
 
     def set_cookie(self, kind: str, value: str, same_site: str, seconds: int | None = None) -> str:
         cookie: SimpleCookie = SimpleCookie()
@@ -177,14 +184,13 @@ class Guard:
         scope.setdefault("state", {})["who"] = who
         if who is not None:
             send = self._noting(ask, who, send)
-            if self._access.way in ("token", "oidc"):
-                send = self._while_signed_in(ask, send)
+            send = self._while_allowed(ask, who, send)
         await self._app(scope, receive, send)
 
     # Who asks.
 
-    async def _who(self, ask: _Ask) -> Who | None:
-        """Raises Refusal for somebody who is known and may nothing."""
+    async def _who(self, ask: _Ask, *, is_use: bool = True) -> Who | None:
+        """Raises Refusal for somebody who is known and may nothing. `is_use`: their session counts as used."""
         now = self._clock.now()
         if self._access.who:
             found = self._access.who(ask.scope)
@@ -195,7 +201,8 @@ class Guard:
             if who is None:
                 raise _no_role(claims)
         else:
-            session = self._sessions.find(ask.given("session"))
+            find = self._sessions.find if is_use else self._sessions.look
+            session = find(ask.given("session"), ask.key)
             if session is None:
                 return None
             who = self._rights(session.claims, session.began, now) if self._flow else OPERATOR
@@ -218,21 +225,31 @@ class Guard:
         except KeysUnavailable:
             raise Refusal(503, "The keys of the proxy cannot be had now.", "Try again in half a minute.") from None
 
-    def _while_signed_in(self, ask: _Ask, send: Send) -> Send:
-        """A stream ends when the session of its reader does."""
-        name = ask.given("session")
+    def _while_allowed(self, ask: _Ask, who: Who, send: Send) -> Send:
+        """A stream ends with the session of its reader, or as soon as they may do or see something else than at its beginning."""
         is_over = False
 
         async def sending(message: Message) -> None:
             nonlocal is_over
             if is_over:
                 return
-            if message["type"] == "http.response.body" and message.get("more_body") and not self._sessions.lasts(name):
+            if (
+                message["type"] == "http.response.body"
+                and message.get("more_body")
+                and not await self._is_still(ask, who)
+            ):
                 is_over = True
                 message = {"type": "http.response.body", "body": b"", "more_body": False}
             await send(message)
 
         return sending
+
+    async def _is_still(self, ask: _Ask, who: Who) -> bool:
+        try:
+            now = await self._who(ask, is_use=False)
+        except Refusal:
+            return False
+        return now is not None and msgspec.structs.replace(now, until=who.until) == who
 
     def _noting(self, ask: _Ask, who: Who, send: Send) -> Send:
         """What somebody known asks for and may not have is kept before they are told; once a minute for each page, as they can ask
@@ -295,7 +312,10 @@ class Guard:
                 "This token was used, is too old, or never was one.",
                 "Ask for a new link: it is printed where the console runs.",
             )
-        return await self._signed_in(ask, {"sub": OPERATOR.name}, _data({"to": "/"}))
+        cookie, key = await self._signed_in(ask, {"sub": OPERATOR.name})
+        response = _data({"to": "/", "key": key})
+        response.headers.append("set-cookie", cookie)
+        return response
 
     def _new_link(self, ask: _Ask) -> Response:
         if pause := ceil(self._links.pause(ask.peer)):
@@ -338,9 +358,12 @@ class Guard:
             claims, to = await flow.end(ask.given("signin"), dict(pairs), self._back(ask))
             who = self._rights(claims, self._clock.now(), self._clock.now())
             if who is not None and who.roles:
-                response = RedirectResponse(ask.root + to, 303)
+                cookie, key = await self._signed_in(ask, claims)
+                # behind the #, which no browser sends to anybody: the page takes it out of the address bar
+                response = RedirectResponse(f"{ask.root}{to.partition('#')[0]}#key={key}", 303)
                 response.headers.append("set-cookie", ask.set_cookie("signin", "", "Lax", 0))
-                return await self._signed_in(ask, claims, response)
+                response.headers.append("set-cookie", cookie)
+                return response
             why = "role"
             await self._refused(name_of(claims), "no rule gives a role")
         except NotBegun as error:
@@ -355,19 +378,19 @@ class Guard:
         response.headers.append("set-cookie", ask.set_cookie("signin", "", "Lax", 0))
         return response
 
-    async def _signed_in(self, ask: _Ask, claims: Claims, response: Response) -> Response:
+    async def _signed_in(self, ask: _Ask, claims: Claims) -> tuple[str, str]:
+        """The cookie of a new session, and its key."""
         self._sessions.end(ask.given("session"))
-        name = self._sessions.begin(claims)
+        name, key = self._sessions.begin(claims)
         by = name_of(claims) or "?"
         log.info("%s signed in", by)
         await self._note("console sign-in", by, self._access.way)
-        response.headers.append("set-cookie", ask.set_cookie("session", name, "Strict"))
-        return response
+        return ask.set_cookie("session", name, "Strict"), key
 
     async def _sign_out(self, ask: _Ask) -> Response:
-        session = self._sessions.find(ask.given("session"))
-        self._sessions.end(ask.given("session"))
+        session = self._sessions.find(ask.given("session"), ask.key)
         if session is not None:
+            self._sessions.end(ask.given("session"))
             await self._note("console sign-out", name_of(session.claims) or "?", self._access.way)
         response = _data({"way": self._access.way})
         response.headers.append("set-cookie", ask.set_cookie("session", "", "Strict", 0))

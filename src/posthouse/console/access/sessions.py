@@ -1,8 +1,10 @@
-"""Sessions: who is signed in, kept on the server. A browser holds a random name and nothing else."""
+"""Sessions: who is signed in, kept on the server. A browser holds a random name, as a cookie, and a random key, which its pages keep
+for their own origin: browsers show cookies of a host to all of its ports, so the name alone is worth nothing."""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -19,6 +21,7 @@ class Session(msgspec.Struct):
     """`began` is the sign-in, in seconds since 1970; the other two follow a clock that nobody can set."""
 
     claims: Claims
+    key: bytes
     began: float
     opened: float
     seen: float
@@ -32,34 +35,33 @@ class Sessions:
         self._clock, self._idle, self._longest, self._most = clock, idle, longest, most
         self._open: OrderedDict[bytes, Session] = OrderedDict()
 
-    def begin(self, claims: Claims) -> str:
-        """A new name for every sign-in: none that somebody knew before is ever signed in."""
-        name = secrets.token_urlsafe(32)
+    def begin(self, claims: Claims) -> tuple[str, str]:
+        """A new name and a new key for every sign-in: none that somebody knew before is ever signed in."""
+        name, key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         now = self._clock.monotonic()
-        self._open[_hash(name)] = Session(claims, self._clock.now(), now, now)
+        self._open[_hash(name)] = Session(claims, _hash(key), self._clock.now(), now, now)
         while len(self._open) > self._most:
             self._open.popitem(last=False)
-        return name
+        return name, key
 
-    def find(self, name: str) -> Session | None:
+    def find(self, name: str, key: str) -> Session | None:
         """The session, which counts as used."""
-        if not self.lasts(name):
-            return None
-        found = self._open[_hash(name)]
-        found.seen = self._clock.monotonic()
-        self._open.move_to_end(_hash(name))
+        found = self.look(name, key)
+        if found is not None:
+            found.seen = self._clock.monotonic()
+            self._open.move_to_end(_hash(name))
         return found
 
-    def lasts(self, name: str) -> bool:
-        """Whether it is open still; asking is no use of it."""
+    def look(self, name: str, key: str) -> Session | None:
+        """The session, while it is open; asking is no use of it."""
         found = self._open.get(_hash(name))
-        if found is None:
-            return False
+        if found is None or not hmac.compare_digest(found.key, _hash(key)):
+            return None
         now = self._clock.monotonic()
         if now - found.seen > self._idle or now - found.opened > self._longest:
             del self._open[_hash(name)]
-            return False
-        return True
+            return None
+        return found
 
     def end(self, name: str) -> None:
         self._open.pop(_hash(name), None)

@@ -15,18 +15,20 @@ from starlette.routing import Mount, Route
 
 from posthouse.clock import Clock
 from posthouse.console.access import Access
-from posthouse.console.access.guard import Guard
+from posthouse.console.access.guard import KEY, Guard
 from tests.kit.asgi import served
 
 
 class Room:
-    """`address` is where it is served, `token` the last that was printed, `noted` what went to the operators' log, `did` counts acts."""
+    """`address` is where it is served, `token` the last that was printed, `noted` what went to the operators' log, `did` counts acts, `key` is that
+    of the last session."""
 
     def __init__(self) -> None:
         self.address = ""
         self.tokens: list[str] = []
         self.noted: list[tuple[str, str, str]] = []
         self.did = 0
+        self.key = ""
         self.more = asyncio.Event()
 
     @property
@@ -36,10 +38,23 @@ class Room:
     def client(self, cookies: httpx.Cookies | None = None, **headers: str) -> httpx.AsyncClient:
         """As the page of the console asks; `headers` say otherwise, with _ for -."""
         said = {"origin": f"http://{self.address}", "sec-fetch-site": "same-origin"}
+        said |= {KEY: self.key} if cookies is not None else {}
         said |= {name.replace("_", "-"): value for name, value in headers.items()}
-        return httpx.AsyncClient(
+        client = httpx.AsyncClient(
             base_url=f"http://{self.address}", headers={k: v for k, v in said.items() if v}, cookies=cookies
         )
+
+        async def keep(answer: httpx.Response) -> None:
+            """As the page does: the key of a session is in the answer to a token, or behind the # of where it is sent to."""
+            key = answer.headers.get("location", "").partition("#key=")[2]
+            if answer.request.url.path.endswith("/api/access/token") and answer.status_code == 200:
+                await answer.aread()
+                key = answer.json()["data"]["key"]
+            if key:
+                self.key = client.headers[KEY] = key
+
+        client.event_hooks["response"].append(keep)
+        return client
 
     async def note(self, verb: str, by: str, target: str) -> None:
         self.noted.append((verb, by, target))

@@ -42,6 +42,23 @@ async def raw(room: Room, *lines: str, body: bytes = b"") -> bytes:
 # Signing in.
 
 
+async def test_a_cookie_that_another_port_of_the_host_was_sent_is_worth_nothing(room: Room) -> None:
+    """Browsers send it to every port: whoever serves another one has it, and must not have the session."""
+    async with room.client() as client:
+        await signed_in(room, client)
+        async with room.client(cookies=client.cookies, x_posthouse_key="") as thief:
+            assert (await thief.get("/api/who")).status_code == 401
+            assert (await thief.get("/api/access/session")).json()["data"]["who"] is None
+            assert (await thief.post("/api/acts/retry", json={})).status_code == 401
+            await thief.post("/api/access/out", json={})
+        async with room.client(cookies=client.cookies, x_posthouse_key="a-guess") as thief:
+            assert (await thief.get("/api/stream")).status_code == 401
+        async with room.client(x_posthouse_key=room.key) as keyed:
+            assert (await keyed.get("/api/who")).status_code == 401, "the key alone is worth as little"
+        assert (await client.get("/api/who")).status_code == 200, "nor can the thief end it"
+    assert room.did == 0
+
+
 async def test_a_stranger_sees_the_interface_and_nothing_that_it_shows(room: Room) -> None:
     async with room.client() as client:
         page, data = await client.get("/held"), await client.get("/api/who")

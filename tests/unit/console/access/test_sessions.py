@@ -18,36 +18,39 @@ def sessions(clock: ManualClock, most: int = 3) -> Sessions:
     return Sessions(clock, idle=60, longest=100, most=most)
 
 
-def test_a_session_is_found_by_its_name_alone(clock: ManualClock) -> None:
+def test_a_session_is_found_by_its_name_and_its_key_and_by_neither_alone(clock: ManualClock) -> None:
     open_ones = sessions(clock)
-    ana, ben = open_ones.begin({"sub": "ana"}), open_ones.begin({"sub": "ben"})
+    (ana, key), (ben, other) = open_ones.begin({"sub": "ana"}), open_ones.begin({"sub": "ben"})
 
-    found = open_ones.find(ana)
+    found = open_ones.find(ana, key)
 
     assert found is not None
     assert found.claims == {"sub": "ana"}
     assert ana != ben
     for wrong in ("", ana[:-1], ana + "x", "\udcff", ana.swapcase()):
-        assert open_ones.find(wrong) is None
+        assert open_ones.find(wrong, key) is None
+    for wrong in ("", other, key[:-1], key + "x", "\udcff", ana):
+        assert open_ones.find(ana, wrong) is None
 
 
 def test_memory_holds_no_name_of_a_session(clock: ManualClock) -> None:
     open_ones = sessions(clock)
-    name = open_ones.begin({"sub": "ana"})
+    name, key = open_ones.begin({"sub": "ana"})
 
     assert name not in repr(vars(open_ones))
+    assert key not in repr(vars(open_ones))
 
 
 def test_a_session_ends_when_nobody_uses_it(clock: ManualClock) -> None:
     open_ones = sessions(clock)
     name = open_ones.begin({})
     clock.advance(59)
-    assert open_ones.find(name)
+    assert open_ones.find(*name)
     clock.advance(40)
-    assert open_ones.find(name)
+    assert open_ones.find(*name)
     used_again = open_ones.begin({})
     clock.advance(61)
-    assert open_ones.find(used_again) is None
+    assert open_ones.find(*used_again) is None
 
 
 def test_a_session_ends_however_much_it_is_used(clock: ManualClock) -> None:
@@ -55,9 +58,9 @@ def test_a_session_ends_however_much_it_is_used(clock: ManualClock) -> None:
     name = open_ones.begin({})
     for _ in range(2):
         clock.advance(50)
-        assert open_ones.find(name)
+        assert open_ones.find(*name)
     clock.advance(1)
-    assert open_ones.find(name) is None
+    assert open_ones.find(*name) is None
     assert len(open_ones) == 0
 
 
@@ -65,28 +68,28 @@ def test_asking_whether_a_session_lasts_does_not_make_it_last(clock: ManualClock
     open_ones = sessions(clock)
     name = open_ones.begin({})
     clock.advance(50)
-    assert open_ones.lasts(name)
+    assert open_ones.look(*name)
     clock.advance(11)
-    assert not open_ones.lasts(name)
+    assert not open_ones.look(*name)
 
 
 def test_the_session_longest_unused_gives_way(clock: ManualClock) -> None:
     open_ones = sessions(clock)
     first, second, third = (open_ones.begin({}) for _ in range(3))
-    open_ones.find(first)
+    open_ones.find(*first)
     fourth = open_ones.begin({})
 
-    assert [bool(open_ones.find(name)) for name in (first, second, third, fourth)] == [True, False, True, True]
+    assert [bool(open_ones.find(*name)) for name in (first, second, third, fourth)] == [True, False, True, True]
     assert len(open_ones) == 3
 
 
 def test_a_session_that_was_ended_is_gone(clock: ManualClock) -> None:
     open_ones = sessions(clock)
     name = open_ones.begin({})
-    open_ones.end(name)
-    open_ones.end(name)
+    open_ones.end(name[0])
+    open_ones.end(name[0])
 
-    assert open_ones.find(name) is None
+    assert open_ones.find(*name) is None
 
 
 def test_a_token_is_taken_once(clock: ManualClock) -> None:
