@@ -157,7 +157,7 @@ def _keys_in(body: bytes, algorithms: Collection[str]) -> dict[str, PublicKey]:
 def _checked(url: str) -> str:
     """https, or a test's own server on the loopback."""
     parts = urlsplit(url)
-    if parts.scheme == "https" and parts.hostname:
+    if parts.scheme == "https" and parts.hostname and not _is_metadata(parts.hostname):
         return url
     try:
         host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname or ""
@@ -166,3 +166,12 @@ def _checked(url: str) -> str:
     except ValueError:
         pass
     raise ConfigurationError(f"keys_url={url!r}: keys come by https only, or from a loopback address in tests")
+
+
+def _is_metadata(host: str) -> bool:
+    """Whether it is an address of the link, where clouds tell their machines secrets."""
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return (getattr(found, "ipv4_mapped", None) or found).is_link_local

@@ -267,7 +267,19 @@ async def test_only_keys_that_sign_with_rsa_and_are_long_enough_are_taken(issuer
         await sender.check(short)
 
 
-@pytest.mark.parametrize("url", ["http://keys.example/set", "file:///etc/passwd", "ftp://127.0.0.1/", "https://", ""])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://keys.example/set",
+        "file:///etc/passwd",
+        "ftp://127.0.0.1/",
+        "https://",
+        "",
+        "https://169.254.169.254/keys",
+        "https://[fe80::1]/keys",
+        "https://[::ffff:169.254.169.254]/keys",
+    ],
+)
 def test_keys_come_by_https_only(url: str) -> None:
     with pytest.raises(ConfigurationError, match="https"):
         KeySet(url, ManualClock(time.time()))
