@@ -86,6 +86,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Retention waits for the slowest group. Where False, what is older than `redelivery_s` is gone, read or not."""
     redelivery_s: float = 0.0
     """The longest time after which a frame may still come again; inbox retention must be longer."""
+    announces: bool = False
+    """Its readers route by headers: events tell type, version, tenant and idempotency key there too, whatever their format."""
     region: str = ""
     """Where it keeps what is published, as its provider calls it; empty where nobody told it."""
     notes: tuple[str, ...] = ()

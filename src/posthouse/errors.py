@@ -105,7 +105,7 @@ class ContractError(EventError):
 
 class RuleBroken(ContractError):
     """A fact that a rule of publishing forbids; `rule` is its name: `platform`, `cross-tenant`, `residency`, `provenance`,
-    `retention`, `publish-right` or `tenant-right`. Nothing was written."""
+    `retention`, `idempotency`, `publish-right` or `tenant-right`. Nothing was written."""
 
     def __init__(self, rule: str, detail: str) -> None:
         self.rule = rule

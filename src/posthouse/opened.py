@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TypeVar, cast
 
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from posthouse.events import CODECS, METADATA_LIMIT, Producer
 from posthouse.frozen import lock_in
 from posthouse.health import Health, PartHealth
 from posthouse.heartbeat import SILENT
+from posthouse.local.checkout import checked_out
 from posthouse.local.loops import close_with_loop
 from posthouse.local.naming import named
 from posthouse.local.sharing import Shares, Sharing
@@ -439,7 +441,8 @@ class Opened:
         """What was declared and cannot work here."""
         problems = service.declared.problems()
         for event_type in service.declared.publishable:
-            problems += self.seam.rules.problems(event_type, self.ports.broker.sheet.region)
+            region, residency = self.ports.broker.sheet.region, residency_of(self.settings)
+            problems += self.seam.rules.problems(event_type, region, residency)
         if self.ports.store.isolated:
             problems += [
                 f"the store of {service.name} keeps tenants apart (isolation=true): say for whom the schedule {schedule.name} runs, "
@@ -593,12 +596,27 @@ def builder_of(
     producer = Producer(
         service=service.name,
         instance=process_name(),
-        commit=os.environ.get("POSTHOUSE_COMMIT", ""),
-        region=settings.region,
+        commit=commit_of(service),
+        region=settings.region or os.environ.get("POSTHOUSE_REGION", ""),
     )
     source = f"/{service.namespace}/{service.name}" if service.namespace else f"/{service.name}"
     codec = CODECS[service.envelope]
-    return EnvelopeBuilder(producer, source, codec, clock, settings.limit, service.declared.downcasts, seam, sheet)
+    casts, residency = service.declared.downcasts, residency_of(settings)
+    return EnvelopeBuilder(producer, source, codec, clock, settings.limit, casts, seam, sheet, residency)
+
+
+def residency_of(settings: Settings) -> str | None:
+    """Where facts belong whose owner does not say."""
+    return settings.residency or os.environ.get("POSTHOUSE_RESIDENCY", "").strip() or None
+
+
+def commit_of(service: Service) -> str:
+    """The commit that a service was made from: as whoever built it says, or what is checked out where its code lies."""
+    if (said := os.environ.get("POSTHOUSE_COMMIT", "")) or not (known := list(service.declared.catalogue)):
+        return said
+    module = sys.modules.get(known[0].payload.cls.__module__)
+    place = getattr(module, "__file__", None)
+    return "" if place is None else checked_out(Path(place).parent)
 
 
 def process_name() -> str:
@@ -616,7 +634,7 @@ def worker_of(services: Sequence[Service]) -> Worker:
         host=socket.gethostname(),
         pid=os.getpid(),
         version=_version(),
-        commit=os.environ.get("POSTHOUSE_COMMIT", ""),
+        commit=commit_of(services[0]) if services else os.environ.get("POSTHOUSE_COMMIT", ""),
         consumers=sorted(name for service in services for name in service.declared.consumers),
         releases={of.consumer: of.release for of in sagas},
         aside={of.consumer: "waits" for of in sagas},

@@ -11,7 +11,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, ClassVar, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
-from posthouse.contracts import Retention, Terms, Topics, declare, event_type_of, events_of, flow_of
+from posthouse.contracts import Idempotency, Retention, Terms, Topics, declare, event_type_of, events_of, flow_of
 from posthouse.contracts.retirement import refusal
 from posthouse.contracts.versions import cast_of
 from posthouse.declarations import Declarations, Setup
@@ -149,6 +149,8 @@ class Service:
         deprecated: date | None = None,
         provenance: str | None = None,
         cross_tenant: bool = False,
+        idempotency: Idempotency = "optional",
+        not_past: bool = False,
     ) -> Callable[[type[T]], type[T]]:
         """Declare a fact that this service owns: `order.placed.v1`, relative to its namespace and name.
 
@@ -157,8 +159,12 @@ class Service:
         Its docstring describes the fact. `owner` and `residency` are the service's unless they are given here;
         `deprecated` is the day from which no new consumer should start. `provenance` names the field that says which model
         made the fact: it travels in the envelope too, and consumers hold one that comes without. `cross_tenant`: it is about
-        several tenants, or for readers of all; then its topic must be on the list of the rules.
+        several tenants, or for readers of all; then its topic must be on the list of the rules. `idempotency="required"`
+        refuses a fact without an idempotency key; what a handler says of one event has one. `not_past`: it is a fact although
+        its verb is no past tense, as `vendor.error`.
         """
+        if not_past:
+            self.not_past = (*self.not_past, ".".join(subject.split(".")[:-1][-2:]))
         full = Subject.relative(subject, service=self.name, namespace=self.namespace, exceptions=self.not_past)
         if (retired := refusal(str(full), self.declared.retired)) is not None:
             raise ConfigurationError(retired)
@@ -168,16 +174,25 @@ class Service:
             residency=self._terms.residency if residency is None else residency,
             deprecated=deprecated,
             cross_tenant=cross_tenant,
+            idempotency=idempotency,
         )
         return self._event(full, key, self._topics, terms, provenance)
 
     @_with_parentheses(lambda given: f"'other.{subject_for(given.__name__)}'")
     @checked
     def external(
-        self, subject: str, *, key: str | None = None, topics: Topics | None = None
+        self,
+        subject: str,
+        *,
+        key: str | None = None,
+        topics: Topics | None = None,
+        provenance: bool = False,
     ) -> Callable[[type[T]], type[T]]:
-        """Declare a fact of another service, as this one reads it: the full subject, and only the fields it needs."""
-        return self._event(Subject.parse(subject, past=False), key, topics or self._topics)
+        """Declare a fact of another service, as this one reads it: the full subject, and only the fields it needs. `provenance`:
+        a model makes it, so that one whose envelope does not say which is held."""
+        return self._event(
+            Subject.parse(subject, past=False), key, topics or self._topics, provenance="" if provenance else None
+        )
 
     def _event(
         self,

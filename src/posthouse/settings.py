@@ -41,8 +41,11 @@ class Settings(Options):
     relay: RelaySettings = dataclasses.field(default_factory=RelaySettings)
     """How the relay works."""
     region: str = ""
-    """Where the App runs; travels in the envelope."""
+    """Where the App runs; travels in the envelope. Empty: what POSTHOUSE_REGION says."""
+    residency: str = ""
+    """The region that facts must not leave whose owner names none; travels in the envelope. Empty: what POSTHOUSE_RESIDENCY says,
+    and anywhere if that says nothing."""
 
     def conflicts(self) -> list[str]:
-        wrong = wrong_text((("region", self.region),))
+        wrong = wrong_text((("region", self.region), ("region", self.residency)))
         return [f"Settings: {wrong}"] if wrong else []

@@ -17,12 +17,13 @@ from posthouse.contracts.flow import Flow, flow_of
 from posthouse.contracts.payload import Payload, PayloadType
 from posthouse.contracts.payloads import payload_of
 from posthouse.contracts.schema import Schema, json_schema, schema_hash
-from posthouse.contracts.terms import Retention, SchemaFormat, Terms
+from posthouse.contracts.terms import Idempotency, Retention, SchemaFormat, Terms
 
 __all__ = [
     "Catalogue",
     "EventType",
     "Flow",
+    "Idempotency",
     "Payload",
     "PayloadType",
     "Retention",

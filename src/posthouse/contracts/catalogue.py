@@ -46,12 +46,20 @@ class EventType(Generic[T]):
     internal: bool = False
     """What the library says to itself: it is in no catalogue."""
     provenance: str | None = None
-    """The payload field that says which model made the fact; None: no model did."""
+    """The payload field that says which model made the fact; empty where its reader leaves that to the envelope; None: no
+    model did."""
 
     @cached_property
     def name(self) -> str:
         """The full subject, as it stands in the envelope."""
         return str(self.subject)
+
+    @cached_property
+    def scope(self) -> str:
+        """How the idempotency keys of its facts begin: `service:aggregate:verb`, with `-` where there is no aggregate. All
+        versions of one fact share it."""
+        subject = self.subject
+        return f"{subject.service}:{subject.aggregate or '-'}:{subject.verb}"
 
     @cached_property
     def metadata(self) -> Metadata:
@@ -104,7 +112,7 @@ def declare(
         fields += getattr(base, "__annotations__", {})
     if key is not None and key not in fields:
         raise ConfigurationError(f"{cls.__name__} has no field {key!r} to order by.{did_you_mean(key, fields)}")
-    if provenance is not None and provenance not in fields:
+    if provenance and provenance not in fields:
         raise ConfigurationError(
             f"{cls.__name__} has no field {provenance!r} to say its provenance.{did_you_mean(provenance, fields)}"
         )

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from posthouse.contracts.terms import Retention, SchemaFormat
+from posthouse.contracts.terms import Idempotency, Retention, SchemaFormat
 from posthouse.errors import ConfigurationError
 from posthouse.events.limits import UNREADABLE
 
@@ -38,6 +38,7 @@ class Locked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retention: Retention = "hot"
     residency: str | None = None
     beside: str | None = None
+    idempotency: Idempotency = "optional"
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True):

@@ -219,11 +219,16 @@ def from_environ(edge: Edge, environ: MutableMapping[str, Any]) -> Current:
 
 @contextmanager
 def correlated(
-    correlation: str | None = None, *, tenant: str | None = None, actor: Actor | None = None
+    correlation: str | None = None,
+    *,
+    tenant: str | None = None,
+    actor: Actor | None = None,
+    offline_replay: bool | None = None,
 ) -> Iterator[str]:
     """Around work that is no request and no handler, such as a script or a job: what it publishes, logs and calls has this
     correlation, that of the block around it, or a new one, which the block is given. In a request it says whose everything is
     that names no tenant, and who caused it: your code knows, from whoever logged in; headers are never believed.
+    `offline_replay`: what is said in the block was done on a device that was offline, and is told now; its facts carry that.
 
     Refused in a plain generator that a thread pool steps through, as FastAPI does with a dependency that is no `async def`: the
     block would be around nothing, and what the request publishes nobody's."""
@@ -243,6 +248,7 @@ def correlated(
             correlation=correlation,
             tenant=here.tenant if tenant is None else tenant,
             actor=here.actor if actor is None else actor,
+            offline_replay=here.offline_replay if offline_replay is None else bool(offline_replay),
         )
     ):
         yield correlation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
+from urllib.parse import quote
 
 from posthouse.errors import DecodeError, EventError, EventTooLarge
 from posthouse.events.envelope import Event
@@ -68,6 +69,27 @@ class Codec(Protocol):
         ...
 
 
+EVENT_TYPE, EVENT_VERSION, TENANT_ID, INTENT = "eventtype", "eventversion", "tenantid", "idempotencykey"
+"""Headers that tell of an event what readers of some brokers route by; no codec reads them."""
+
+
+def announced(event: Event[bytes]) -> Mapping[str, str]:
+    """These headers, as far as the event has them; what is not printable ASCII is percent-encoded. The type is without its
+    version, as in Melmastoon's own envelope; an event of no version has all of it."""
+    name, _, version = event.type.rpartition(".v")
+    plain = not name or not version.isdecimal()
+    found = {
+        EVENT_TYPE: event.type if plain else name,
+        EVENT_VERSION: "" if plain else version,
+        TENANT_ID: event.tenant,
+        INTENT: event.idempotency_key or "",
+    }
+    return {name: quote(text, safe=_SAFE) for name, text in found.items() if text}
+
+
+_SAFE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+
+
 def check_size(headers: Mapping[str, str], body: bytes, limit: int = PUBLISH_LIMIT) -> None:
     """Raise EventTooLarge when headers and body together have more than `limit` bytes."""
     size = header_size(headers) + len(body)
@@ -105,7 +127,7 @@ def _unkeepable(event: Event[bytes]) -> str | None:
     if (number is not None and not 0 <= number <= MAX_SEQUENCE) or not 0 <= event.lineage <= MAX_LINEAGE:
         return f"sequence is at most {MAX_SEQUENCE}, lineage at most {MAX_LINEAGE}"
     actor, fact = event.actor, event.extensions.get(DUAL_OF) if event.extensions else None
-    if actor is None and fact is None and _is_sound(event):
+    if fact is None and _is_sound(event):
         return None
     return wrong_text((
         ("id", event.id), ("type", event.type), ("source", event.source), ("tenant", event.tenant), ("key", event.key),
@@ -117,16 +139,25 @@ def _unkeepable(event: Event[bytes]) -> str | None:
 
 def _is_sound(event: Event[bytes]) -> bool:
     """Whether its texts are texts that keep every limit together, as those of most events: at the price of one look."""
-    key, correlation, causation, idempotency_key = event.key, event.correlation, event.causation, event.idempotency_key
+    key, correlation, causation, actor = event.key, event.correlation, event.causation, event.actor
+    intent = "" if event.idempotency_key is None else event.idempotency_key
     try:
-        together = "".join((
-            event.id, event.type, event.source, event.tenant,
-            "" if key is None else key,
-            "" if correlation is None else correlation,
-            "" if causation is None else causation,
-            "" if idempotency_key is None else idempotency_key,
-        ))  # fmt: skip
-    except TypeError:
+        together = "".join(
+            (
+                event.id,
+                event.type,
+                event.source,
+                event.tenant,
+                "" if key is None else key,
+                "" if correlation is None else correlation,
+                "" if causation is None else causation,
+                "" if actor is None else actor.kind,
+                "" if actor is None else actor.id,
+            )
+        )
+        if not (len(intent) <= SURE and intent.isascii() and intent.isprintable()):
+            return False  # fmt: skip
+    except (TypeError, AttributeError):
         return False
     return len(together) <= SURE and together.isascii() and together.isprintable()
 

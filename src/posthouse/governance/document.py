@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from posthouse.clock import lasting
-from posthouse.contracts.terms import Retention, SchemaFormat
+from posthouse.contracts.terms import Idempotency, Retention, SchemaFormat
 from posthouse.errors import ConfigurationError
 from posthouse.events.limits import UNREADABLE
 
@@ -54,6 +54,8 @@ class EventEntry(msgspec.Struct, frozen=True, kw_only=True):
     envelope: str = "structured"
     cross_tenant: bool = False
     """It is about several tenants, or for readers of all."""
+    idempotency: Idempotency = "optional"
+    """`required`: a fact without an idempotency key is refused before it is said."""
 
     @property
     def unversioned(self) -> str:

@@ -104,6 +104,7 @@ def with_terms(locked: Locked, entry: EventEntry) -> Locked:
         retention=entry.retention,
         residency=entry.residency,
         beside=entry.beside,
+        idempotency=entry.idempotency,
     )
 
 

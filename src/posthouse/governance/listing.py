@@ -70,6 +70,7 @@ def _event(event_type: EventType[object], service: Service) -> EventEntry:
         retention=terms.retention,
         residency=terms.residency,
         cross_tenant=terms.cross_tenant,
+        idempotency=terms.idempotency,
         content_type=payload.content_type,
         schema_uri=event_type.schema,
         hash=payload.schema.hash,

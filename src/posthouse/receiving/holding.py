@@ -15,6 +15,7 @@ from posthouse.receiving.order import is_outlived
 from posthouse.receiving.policy import DEFAULT, Policy
 from posthouse.seam import Failure, Failures, current
 from posthouse.seam.failures import users_part
+from posthouse.seam.frames import DEAD_LETTERS
 from posthouse.seam.masking import READ, Mask
 from posthouse.store import (
     HeldEvent,
@@ -213,7 +214,7 @@ def gap(number: int, reached: int) -> str:
 
 def dead_letter_topic(topic: str) -> str:
     """Where the dead letters of a topic go."""
-    return f"{topic}.dlq"
+    return f"{topic}{DEAD_LETTERS}"
 
 
 def with_error(held: HeldEvent, error: BaseException) -> HeldEvent:

@@ -19,6 +19,7 @@ from posthouse.receiving.handler import Answer, Call, Handler
 from posthouse.receiving.inbound import InboundEvent
 from posthouse.seam import EnvelopeBuilder, SchemaGuard, Seam, VersionUsage, context_of
 from posthouse.seam.current import current, handling_all
+from posthouse.seam.intent import Cause
 from posthouse.seam.inward import open_data, open_payload
 from posthouse.sending import Tx
 from posthouse.store import Store, Transaction
@@ -103,7 +104,7 @@ class Runner:
         run = current().attempt or 1
         calls = [
             Call(
-                self._tx(tx, group[0]),
+                self._tx(tx, group[0], alone=not handler.many),
                 group if handler.many else group[0],
                 answer,
                 handling_all(group, self.consumer, run),
@@ -124,8 +125,10 @@ class Runner:
             for call in calls:
                 call.tx.close()  # for whatever the handler has left behind
 
-    def _tx(self, tx: Transaction, event: Event[object]) -> Tx:
-        return Tx(tx, self.store, self.builder, context_of(event), self.clock)
+    def _tx(self, tx: Transaction, event: Event[object], *, alone: bool = True) -> Tx:
+        """`alone`: what it says follows from this event. Which others are in a list with it is another matter each time."""
+        cause = Cause(self.consumer, event.id) if alone else None
+        return Tx(tx, self.store, self.builder, context_of(event, cause), self.clock)
 
     def _typed(self, handler: Handler, event: Event[bytes]) -> Event[object]:
         try:

@@ -9,6 +9,7 @@ from posthouse.errors import EventError
 from posthouse.events import Actor, Event
 from posthouse.events.limits import is_sound, plain, wrong_text
 from posthouse.events.trace import is_traceparent, is_tracestate
+from posthouse.seam.intent import Cause
 
 
 class EventContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -22,6 +23,10 @@ class EventContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     actor: Actor | None = None
     traceparent: str | None = None
     tracestate: str | None = None
+    offline_replay: bool = False
+    """What is said was done offline, and is told now. What follows from it happens now, and does not inherit this."""
+    cause: Cause | None = None
+    """What the idempotency keys of its facts derive from; None where they have those only that their author gave."""
 
     def __post_init__(self) -> None:
         if (
@@ -61,8 +66,9 @@ class EventContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return None
 
 
-def context_of(event: Event[object]) -> EventContext:
-    """What follows from an event belongs to its tenant and continues its correlation and trace."""
+def context_of(event: Event[object], cause: Cause | None = None) -> EventContext:
+    """What follows from an event belongs to its tenant and continues its correlation and trace. With a cause its facts have the
+    same idempotency keys whenever they are said."""
     return EventContext(
         tenant=event.tenant,
         correlation=event.correlation or event.id,
@@ -70,4 +76,5 @@ def context_of(event: Event[object]) -> EventContext:
         actor=event.actor,
         traceparent=event.traceparent,
         tracestate=event.tracestate,
+        cause=cause,
     )

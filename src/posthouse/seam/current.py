@@ -29,6 +29,8 @@ class Current(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whose everything is that names no tenant; only what code has said, never a header, and nothing in a handler."""
     actor: Actor | None = None
     """Likewise, who caused it."""
+    offline_replay: bool = False
+    """Whether what is said here was done offline, and is told now; only what code has said, and nothing in a handler."""
     outer_correlation: str | None = None
     """What a caller who is not trusted called it; for the log alone."""
     event: Event[object] | None = None
@@ -141,4 +143,5 @@ def context_here(
         actor=here.actor if actor is None else actor,
         traceparent=traceparent or (here.traceparent if span is None else span.traceparent),
         tracestate=None if traceparent is not None else here.tracestate if span is None else span.tracestate,
+        offline_replay=here.offline_replay,
     )

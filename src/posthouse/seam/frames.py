@@ -8,6 +8,9 @@ from posthouse.broker import Frame
 from posthouse.events import codec_of
 from posthouse.store import OutboxRow
 
+DEAD_LETTERS = ".dlq"
+"""How the topics of dead letters end."""
+
 
 def frame_of(row: OutboxRow) -> Frame:
     """What the broker gets: the stored bytes with the number that the store gave them."""
@@ -15,16 +18,17 @@ def frame_of(row: OutboxRow) -> Frame:
 
 
 def frames_of(rows: Sequence[OutboxRow]) -> list[Frame]:
-    """The same for many. Rows of one kind share their headers, and with them the codec."""
+    """The same for many, and with the id of their row, by which it is found again. Rows of one kind share their headers, and with
+    them the codec. A dead letter stays as it came: it has the number and the id of the row that it was published from."""
     frames: list[Frame] = []
     known: Mapping[str, str] | None = None
     for row in rows:
         headers, body, key = row.headers, row.body, row.key
-        if row.sequence is not None:
+        if row.sequence is not None or (row.id and not row.topic.endswith(DEAD_LETTERS)):
             if headers is not known:
                 stamp = codec_of(headers, body).stamp
                 known = headers or None  # without headers it is the body that tells
-            headers, body = stamp(headers, body, row.sequence, row.lineage)
+            headers, body = stamp(headers, body, row.sequence, row.lineage, str(row.id) if row.id else None)
         key = None if key is None else f"{row.tenant}:{key}"
         frames.append(Frame(topic=row.topic, id=row.event_id, key=key, headers=headers, body=body))
     return frames

@@ -17,22 +17,24 @@ from posthouse.events import (
     METADATA_LIMIT,
     PLATFORM,
     STRUCTURED,
+    Actor,
     Codec,
     Event,
+    Metadata,
     Producer,
     check_size,
     decode_any,
     timestamp,
 )
-from posthouse.events.codec import check_sayable
+from posthouse.events.codec import announced, check_sayable
 from posthouse.events.limits import HARD_LIMIT, plain
 from posthouse.seam.context import EventContext
 from posthouse.seam.seam import Seam
 from posthouse.seam.timing import OTHERS, outcome_of
 from posthouse.store import OutboxRow, Transaction
 
-STAMP_ROOM = 64
-"""Bytes that the number and the lineage, which the store gives, take at most in any wire format."""
+STAMP_ROOM = 128
+"""Bytes that the number, the lineage and the outbox id, which the store gives, take at most in any wire format."""
 
 
 HEADER_ROOM = 2 * METADATA_LIMIT
@@ -62,7 +64,7 @@ class EnvelopeBuilder:
     """The way of a fact from a payload to an outbox row, for one service: rights → validate → rules → quota → encrypt → claim check →
     sign → row. The first three are taken when it is published, and the row is made there and then unless a step between them is
     set: those wait for the flush. With `downcasts` older versions are written beside the new ones. `sheet` tells what the broker
-    takes, where that is less than `limit`."""
+    takes, where that is less than `limit`; `residency` is that of facts whose owner names none."""
 
     def __init__(
         self,
@@ -74,9 +76,15 @@ class EnvelopeBuilder:
         downcasts: Casts | None = None,
         seam: Seam | None = None,
         sheet: Callable[[], Capabilities] | None = None,
+        residency: str | None = None,
     ) -> None:
         self._downcasts: Casts = {} if downcasts is None else downcasts
         self._producer = producer
+        self._actor = Actor(kind="service", id=producer.service)
+        """Who causes what nobody else is known to cause."""
+        self._residency = residency
+        self._metadata: dict[str, Metadata] = {}
+        """Of event types that name no residency: theirs, with the one that is meant then."""
         self._source = source
         self._codec = codec
         self.clock = clock
@@ -118,21 +126,33 @@ class EnvelopeBuilder:
         *,
         at: float | None = None,
         idempotency_key: str | None = None,
+        intent: str | None = None,
         extensions: Mapping[str, str] = ALONE,
     ) -> list[OutboxRow]:
         """The row for one fact, and behind it one for each older version that is published beside it. `extensions` travel
-        with each. `finish` them before they are stored."""
+        with each. `intent`: what tells it from all that its type ever says, for whoever says each once already; then, and
+        where the context has a cause, it has an idempotency key that the store need not remember. `finish` them before they
+        are stored."""
         casts = whole(self._downcasts, event_type_for(payload).name) if self._downcasts else ()
         if not casts:
-            return [self.build_one(payload, context, at=at, idempotency_key=idempotency_key, fact=extensions)]
+            return [
+                self.build_one(payload, context, at=at, idempotency_key=idempotency_key, intent=intent, fact=extensions)
+            ]
         at = self.clock.now() if at is None else at
         first = new_id()
         fact = {**extensions, DUAL_OF: first, DUAL_VERSION: str(casts[0].source.subject.version)}
-        rows = [self.build_one(payload, context, at=at, idempotency_key=idempotency_key, event_id=first, fact=fact)]
+        if intent is None and idempotency_key is None and context.cause is not None:
+            newest = event_type_for(payload)
+            intent = context.cause.intent(newest, newest.key_of(payload))
+        rows = [
+            self.build_one(
+                payload, context, at=at, idempotency_key=idempotency_key, intent=intent, event_id=first, fact=fact
+            )
+        ]
         context = msgspec.structs.replace(context, correlation=context.correlation or first)
         for cast in casts:
             payload = cast(payload)
-            row = self.build_one(payload, context, at=at, idempotency_key=idempotency_key, fact=fact)
+            row = self.build_one(payload, context, at=at, idempotency_key=idempotency_key, intent=intent, fact=fact)
             rows.append(_beside(rows[0], row, cast))
         return rows
 
@@ -143,6 +163,7 @@ class EnvelopeBuilder:
         *,
         at: float | None = None,
         idempotency_key: str | None = None,
+        intent: str | None = None,
         event_id: str | None = None,
         fact: Mapping[str, str] = ALONE,
     ) -> OutboxRow:
@@ -161,7 +182,9 @@ class EnvelopeBuilder:
                 self._keep_rules(event_type, context.tenant)
             if isinstance(idempotency_key, str):
                 idempotency_key = plain(idempotency_key)
-            event = self._envelope(event_type, payload, data, context, at, idempotency_key, event_id or new_id(), fact)
+            key = event_type.key_of(payload)
+            intended = _intended(event_type, key, context, intent) if idempotency_key is None else idempotency_key
+            event = self._envelope(event_type, payload, data, context, at, key, intended, event_id or new_id(), fact)
             if (spans := self.seam.tracing.spans) is not None:
                 event = spans.create(self.service, event_type.topic, event, event_type.payload.cls)
             row = _unfinished if self.seam.at_flush else self._row
@@ -221,7 +244,7 @@ class EnvelopeBuilder:
 
     def _keep_rules(self, event_type: EventType[object], tenant: str) -> None:
         """A subject that broke no rule once breaks none later: they ask its declaration."""
-        self.seam.rules.check(event_type, tenant, self._region)
+        self.seam.rules.check(event_type, tenant, self._region, self._residency)
         self._allowed[tenant == PLATFORM].add(event_type.name)
 
     def _envelope(
@@ -231,11 +254,11 @@ class EnvelopeBuilder:
         data: bytes,
         context: EventContext,
         at: float | None,
+        key: str | None,
         idempotency_key: str | None,
         event_id: str,
         fact: Mapping[str, str],
     ) -> Event[bytes]:
-        key = event_type.key_of(payload)
         if key is not None and SEQUENCE in fact:
             raise EventError(f"extension {SEQUENCE!r}: the store numbers this event, and readers refuse two numbers")
         return Event(
@@ -248,20 +271,32 @@ class EnvelopeBuilder:
             key=key,
             correlation=context.correlation or event_id,
             causation=context.causation,
-            actor=context.actor,
+            actor=context.actor or self._actor,
             producer=self._producer,
             schema=event_type.schema,
             content_type=event_type.payload.content_type,
             idempotency_key=idempotency_key,
             traceparent=context.traceparent,
             tracestate=context.tracestate,
-            metadata=event_type.metadata_of(payload),
+            metadata=self._metadata_of(event_type, payload, context),
             extensions=fact,
         )
+
+    def _metadata_of(self, event_type: EventType[object], payload: object, context: EventContext) -> Metadata:
+        """Residency is the declared one, else that of the settings."""
+        metadata = event_type.metadata_of(payload)
+        if metadata.residency is None and self._residency is not None:
+            known = self._metadata.get(event_type.name) if event_type.provenance is None else None
+            metadata = known or msgspec.structs.replace(metadata, residency=self._residency)
+            if event_type.provenance is None:
+                self._metadata[event_type.name] = metadata
+        return msgspec.structs.replace(metadata, offline_replay=True) if context.offline_replay else metadata
 
     def _row(self, topic: str, event: Event[bytes], idempotency_key: str | None) -> OutboxRow:
         """The last step: bytes that no broker and no store refuses."""
         encoded = self._codec.encode(event)
+        if self._suits is not None and self._suits.announces:
+            encoded = encoded._replace(headers={**encoded.headers, **announced(event)})
         if not self._bounded or len(encoded.body) + HEADER_ROOM > self._limit:
             try:
                 check_size(encoded.headers, encoded.body, self._limit)
@@ -277,6 +312,24 @@ class EnvelopeBuilder:
             numbered=event.key is not None,
             idempotency_key=idempotency_key,
         )
+
+
+def _intended(event_type: EventType[object], key: str | None, context: EventContext, intent: str | None) -> str | None:
+    """The idempotency key of a fact to which its author gave none; None where nothing tells it from another. RuleBroken where
+    its contract asks for one."""
+    if event_type.internal:
+        return None
+    if intent is not None:
+        return intent
+    if context.cause is not None:
+        return context.cause.intent(event_type, key)
+    if event_type.terms.idempotency == "required":
+        raise RuleBroken(
+            "idempotency",
+            f"{event_type.name} is declared with idempotency='required', and this one has no key: say what was meant, as in "
+            f'idempotency_key=f"{event_type.scope}:…", so that asking twice says it once',
+        )
+    return None
 
 
 def _beside(first: OutboxRow, row: OutboxRow, cast: Cast) -> OutboxRow:

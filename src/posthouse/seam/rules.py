@@ -33,41 +33,46 @@ class Rules(Options):
     retention: Mapping[str, Retention] = dataclasses.field(default_factory=dict)
     """The retention class that subjects must be declared with, by pattern; the first that fits counts."""
 
-    def check(self, event_type: EventType[object], tenant: str, region: str = "") -> None:
+    def check(self, event_type: EventType[object], tenant: str, region: str = "", residency: str | None = None) -> None:
         """Raise RuleBroken with the first rule that a fact of this type breaks for this tenant. `region`: the broker's, where
-        `self.region` does not say."""
+        `self.region` does not say. `residency`: where the type names none."""
         if event_type.internal:
             return
-        for rule, sentence in self._broken(event_type, tenant, self.region or region):
+        for rule, sentence in self._broken(event_type, tenant, self.region or region, residency):
             raise RuleBroken(rule, f"{event_type.name} {sentence}")
 
-    def problems(self, event_type: EventType[object], region: str = "") -> list[str]:
-        """Every rule that facts of this type break by how it is declared, whomever they belong to. `region` as for `check`."""
+    def problems(self, event_type: EventType[object], region: str = "", residency: str | None = None) -> list[str]:
+        """Every rule that facts of this type break by how it is declared, whomever they belong to. The rest as for `check`."""
         if event_type.internal:
             return []
-        broken = self._broken_as_declared(event_type, self.region or region)
+        broken = self._broken_as_declared(event_type, self.region or region, residency)
         return [f"rule {rule!r}: {event_type.name} {sentence}" for rule, sentence in broken]
 
-    def _broken(self, event_type: EventType[object], tenant: str, region: str) -> Iterator[tuple[str, str]]:
+    def _broken(
+        self, event_type: EventType[object], tenant: str, region: str, residency: str | None
+    ) -> Iterator[tuple[str, str]]:
         if tenant == PLATFORM and not _listed(event_type.name, self.platform):
             yield (
                 "platform",
                 "belongs to no tenant here, and is not among the facts that may: list it in Rules(platform=[…]), as the answer to a "
                 "frame of others that names no tenant must be, or publish it for the tenant that it is about",
             )
-        yield from self._broken_as_declared(event_type, region)
+        yield from self._broken_as_declared(event_type, region, residency)
 
-    def _broken_as_declared(self, event_type: EventType[object], region: str) -> Iterator[tuple[str, str]]:
+    def _broken_as_declared(
+        self, event_type: EventType[object], region: str, residency: str | None
+    ) -> Iterator[tuple[str, str]]:
         name, topic, terms = event_type.name, event_type.topic, event_type.terms
+        resides = terms.residency or residency
         if terms.cross_tenant and not _listed(topic, self.cross_tenant):
             yield (
                 "cross-tenant",
                 f"is about several tenants, and {topic} is not on the list: add it to Rules(cross_tenant=[…]) after a review",
             )
-        if terms.residency and region and region not in (terms.residency, *self.residency.get(terms.residency, ())):
+        if resides and region and region not in (resides, *self.residency.get(resides, ())):
             yield (
                 "residency",
-                f"must not leave {terms.residency!r}, and the broker is in {region!r}: publish it to a broker there, or say in "
+                f"must not leave {resides!r}, and the broker is in {region!r}: publish it to a broker there, or say in "
                 "Rules(residency={…}) which regions belong to it",
             )
         if event_type.provenance is None and _listed(name, self.provenance):

@@ -231,10 +231,13 @@ class Tx:
         finally:
             self.turn_of = before
 
-    async def build(self, payload: object, extensions: Mapping[str, str]) -> Sequence[OutboxRow]:
-        """The rows that would say a fact, its own first; for whoever also keeps it elsewhere, and then gives them to `append`."""
+    async def build(
+        self, payload: object, extensions: Mapping[str, str], *, intent: str | None = None
+    ) -> Sequence[OutboxRow]:
+        """The rows that would say a fact, its own first; for whoever also keeps it elsewhere, and then gives them to `append`.
+        `intent` is as for `EnvelopeBuilder.build`."""
         self._refuse_closed()
-        rows = self._builder.build(payload, self.context, extensions=extensions)
+        rows = self._builder.build(payload, self.context, extensions=extensions, intent=intent)
         return await self._builder.finish(self._transaction, rows)
 
     def append(self, rows: Iterable[OutboxRow]) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from posthouse.app import App, app_of, apps_of
 from posthouse.brokers.memory import MemoryBroker
-from posthouse.clock import ManualClock
+from posthouse.clock import ManualClock, new_id
 from posthouse.contracts import event_type_for, event_type_of
 from posthouse.errors import ConfigurationError, PosthouseError
 from posthouse.events import STRUCTURED, Event, Producer, decode_any
@@ -144,21 +144,26 @@ class Harness:
         tenant: str = "t1",
         correlation: str | None = None,
         causation: str | None = None,
+        idempotency_key: str | None = None,
     ) -> str:
         """Say a fact as its owner would; returns its id. The owner may be a service that is not in this harness. `causation` is
-        the id of the event that led to it.
+        the id of the event that led to it. Where its contract asks for an idempotency key, it is given one of its own if you
+        name none.
 
         Without `tenant` it is of `t1`, which is not the default tenant of a service: where you leave tenants out, and so start
         a saga for `default`, say tenant="default", or the saga will not hear of it."""
         event_type = event_type_for(payload)
+        if idempotency_key is None and event_type.terms.idempotency == "required":
+            idempotency_key = f"{event_type.scope}:{new_id()}"
         for service in self.services:
             if service.name == event_type.subject.service:
                 async with service.transaction(tenant, correlation=correlation) as tx:
                     tx.context = msgspec.structs.replace(tx.context, causation=causation)
-                    return tx.publish(payload)
+                    return tx.publish(payload, idempotency_key=idempotency_key)
         producer = Producer(service=event_type.subject.service)
         builder = EnvelopeBuilder(producer, f"/{producer.service}", STRUCTURED, self.clock, 256 * 1024)
-        row = builder.build_one(payload, EventContext(tenant=tenant, correlation=correlation, causation=causation))
+        context = EventContext(tenant=tenant, correlation=correlation, causation=causation)
+        row = builder.build_one(payload, context, idempotency_key=idempotency_key)
         if row.key is not None:
             line = (row.topic, row.tenant, row.key)
             self._numbers[line] += 1

@@ -121,7 +121,7 @@ def test_whatever_is_accepted_is_read_as_the_same_values(
     assert event.idempotency_key == idempotency_key == row.idempotency_key
     assert event.correlation == (context.get("correlation") or event.id)
     assert event.causation == context.get("causation") or context.get("causation") == ""
-    assert event.actor == context.get("actor")
+    assert event.actor == (context.get("actor") or Actor(kind="service", id="shop"))
     given_trace, given_state = context.get("traceparent"), context.get("tracestate")
     assert event.traceparent == (given_trace if given_trace and is_traceparent(given_trace) else None)
     assert event.tracestate == (

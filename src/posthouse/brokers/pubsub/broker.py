@@ -95,6 +95,7 @@ class PubSubBroker:
             header_limit=99,
             retains_unacked=False,
             redelivery_s=retention,
+            announces=True,
         )
         self._client = Client(project, emulator=emulator, endpoint=endpoint, timeout=timeout, driver=driver)
         self._inventory = Inventory(self._client, lease=lease, retention=retention, push=push)

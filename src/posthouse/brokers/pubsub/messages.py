@@ -19,6 +19,12 @@ NAME, VALUE, KEY = 256, 1024, 1024
 """The largest name and value of an attribute, and the largest ordering key, in bytes. A key of ours, `tenant:key`, may have
 1,281."""
 
+EVENT_ID = "eventId"
+SPELT = {
+    "eventtype": "eventType", "eventversion": "eventVersion", "tenantid": "tenantId", "idempotencykey": "idempotencyKey",
+}  # fmt: skip
+"""How headers that tell what readers route by are spelt as attributes; with them goes the event's id."""
+
 Message = PubsubMessage.pb()
 """The bare protobuf class: its wrapper costs more than the call."""
 
@@ -70,15 +76,18 @@ def frame_from(topic: str, data: bytes, *, attributes: Mapping[str, str], orderi
             if piece is None:
                 break
             headers[name[:-2]] += piece
+    if headers.get(ID) == headers.get(EVENT_ID.lower()) and "eventtype" in headers:  # said twice, by us
+        headers.pop(EVENT_ID.lower())
     id_ = headers.pop(ID, None) or headers.get("ce-id") or message_id
     key = headers.pop(WHOLE_KEY, None) or ordering_key or None
     return Frame(topic=topic, id=id_, key=key, body=data, headers=headers)
 
 
 def _attributes(frame: Frame) -> dict[str, str]:
-    attributes = {ID: frame.id}
+    attributes = {ID: frame.id, EVENT_ID: frame.id} if "eventtype" in frame.headers else {ID: frame.id}
     long = {WHOLE_KEY: frame.key} if frame.key is not None and _is_long(frame.key) else {}
-    for name, value in (*frame.headers.items(), *long.items()):
+    for said, value in (*frame.headers.items(), *long.items()):
+        name = SPELT.get(said, said)
         if len(value) <= VALUE // 4:  # no character takes more than four bytes
             attributes[name] = value
             continue

@@ -30,6 +30,10 @@ HEADERS: Mapping[str, str] = {"content-type": StructuredCodec.content_type}
 """Those of bodies that can be read at one stroke."""
 
 
+SERVICE = "service"
+"""The kind of actor that most events have: few of them, so that they are made once."""
+
+
 class _Kept(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
     """What we write into most events, in the order in which we do, but for the type, which tells what class `data` is. An
     event that has anything else, or no data that is JSON, does not fit and is read the long way."""
@@ -103,10 +107,10 @@ class OwnReader:
         tenant, key, version = wire.tenantid, wire.subject, wire.streamversion
         like = _like(
             name, wire.source, wire.dataschema, wire.producerservice, wire.producerinstance, wire.producercommit,
-            wire.producerregion, wire.retentionclass, wire.dataresidency,
+            wire.producerregion, wire.retentionclass, wire.dataresidency, (wire.actorid or "") if wire.actorkind == SERVICE else None,
         )  # fmt: skip
         ours = wire.partitionkey is None or (key is not None and wire.partitionkey == f"{tenant}:{key}")
-        plain = wire.actorkind is wire.causationid is wire.idempotencykey is wire.traceparent is None
+        plain = wire.causationid is wire.traceparent is None and wire.actorkind in (None, SERVICE)
         if ours and plain and wire.dualof is wire.dualversion is None:
             return replace(  # most are like this, and each argument costs a twentieth of the whole
                 like,
@@ -116,6 +120,7 @@ class OwnReader:
                 tenant=tenant,
                 key=key,
                 correlation=wire.correlationid,
+                idempotency_key=wire.idempotencykey,
                 extensions={} if version is None else {"streamversion": version},
             )
         return replace(
@@ -152,6 +157,7 @@ def _like(
     region: str | None,
     retention: Literal["hot", "warm", "cold"],
     residency: str | None,
+    actor: str | None,
 ) -> Event[object]:
     """What most events of a page have in common: made once, and its texts are in memory once."""
     producer = Producer(service=service or "", instance=instance or "", commit=commit or "", region=region or "")
@@ -164,6 +170,7 @@ def _like(
         producer=None if service is instance is commit is region is None else producer,
         schema=schema,
         metadata=Metadata(retention=retention, residency=residency),
+        actor=None if actor is None else Actor(kind=SERVICE, id=actor),
     )
 
 

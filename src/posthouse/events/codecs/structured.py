@@ -74,8 +74,9 @@ class StructuredCodec:
         lineage: int = 1,
         outbox_id: str | None = None,
     ) -> Encoded:
-        if sequence is not None and lineage == 1 and outbox_id is None:  # by far the most
-            return Encoded(headers, body.replace(b"{", b'{"sequence":"%020d",' % sequence, 1))  # copies the body once
+        if sequence is not None and lineage == 1 and outbox_id is not None and outbox_id.isdecimal():  # by far the most
+            stamped = b'{"sequence":"%020d","outboxid":"%b",' % (sequence, outbox_id.encode())
+            return Encoded(headers, body.replace(b"{", stamped, 1))  # copies the body once
         stamps = "" if sequence is None else f'"sequence":"{sequence_text(sequence)}",'
         if lineage != 1:
             stamps += f'"lineage":{lineage},'

@@ -98,6 +98,23 @@ def _residency(old: Locked, new: Locked) -> _Said | None:
     )
 
 
+def _idempotency(old: Locked, new: Locked) -> _Said | None:
+    if old.idempotency == new.idempotency or not (old.topic and new.topic):
+        return None
+    dropped = new.idempotency == "optional"
+    return (
+        "idempotency-dropped" if dropped else "idempotency-required",
+        Severity.ERROR if dropped else Severity.NOTE,
+        "It may come without an idempotency key now, and could not."
+        if dropped
+        else "It always has an idempotency key now.",
+        "Leave idempotency='required': readers may tell a repeated intent by nothing else."
+        if dropped
+        else "Facts that are on their way may still come without one.",
+        f"{old.idempotency} {new.idempotency}",
+    )
+
+
 def _owner(old: Locked, new: Locked) -> _Said | None:
     if old.owner == new.owner or not (old.topic and new.topic):
         return None
@@ -110,7 +127,9 @@ def _owner(old: Locked, new: Locked) -> _Said | None:
     )
 
 
-_RULES: tuple[Callable[[Locked, Locked], _Said | None], ...] = (_subject, _topic, _key, _retention, _residency, _owner)
+_RULES: tuple[Callable[[Locked, Locked], _Said | None], ...] = (
+    _subject, _topic, _key, _retention, _residency, _idempotency, _owner,
+)  # fmt: skip
 
 
 def _objection(

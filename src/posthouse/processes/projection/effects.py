@@ -22,6 +22,7 @@ from posthouse.processes.projection.declared import Projection
 from posthouse.processes.projection.model import Publish
 from posthouse.seam import context_of
 from posthouse.seam.context import EventContext
+from posthouse.seam.intent import Cause
 from posthouse.sending import Tx
 from posthouse.store import OutboxRow, Store, Transaction
 from posthouse.store.projections import Effect
@@ -84,7 +85,11 @@ class Saying:
         effects, self.aloud = self._effects, False
         if self._tx is not None:
             self.aloud = await effects._is_first(self._transaction, event.tenant, event.id)
-            return declared_alone(effects.projection, self._tx.publish if self.aloud else _nobody)
+            if not self.aloud:
+                return declared_alone(effects.projection, _nobody)
+            cause = Cause(effects.projection.consumer, event.id)  # whichever generation says it
+            self._tx.context = msgspec.structs.replace(self._tx.context, cause=cause)
+            return declared_alone(effects.projection, self._tx.publish)
         said: list[object] = []
         self._unsaid.append((event, said))
         return declared_alone(effects.projection, said.append)
@@ -126,9 +131,10 @@ class Saying:
         for event, said in left:
             if live and tx is not None:
                 if await effects._is_first(transaction, tenant, event.id):
+                    tx.context = msgspec.structs.replace(tx.context, cause=Cause(name, event.id))
                     tx.publish_all(said)
                 continue
-            speaking = effects.speaks(effects.projection.service, transaction, context_of(event))
+            speaking = effects.speaks(effects.projection.service, transaction, context_of(event, Cause(name, event.id)))
             rows = [row for payload in said for row in await speaking.build(payload, {})]
             await table.leave(
                 transaction, name, effects.number, Effect(tenant, event.id, msgspec.json.encode(rows).decode())

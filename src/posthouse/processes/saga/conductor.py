@@ -22,6 +22,7 @@ from posthouse.processes.saga.start import SagaStart, not_started, started
 from posthouse.processes.saga.transition import RETRY_UNDO, UNDO_WITHIN, WAKE, takes_in_time
 from posthouse.processes.saga.waiting import MOST_WAITING, obstacle, obstacle_behind, without
 from posthouse.seam import EventContext
+from posthouse.seam.intent import Cause
 from posthouse.sending import Tx
 from posthouse.store import BLOCKING, HeldFilter
 from posthouse.store.sagas import STOP_WAITING, SagaInput, SagaRow, Waiting
@@ -342,6 +343,9 @@ class Conductor:
         """A turn. What it says belongs to the correlation and the trace of the saga, whoever's request led to it."""
         if row.correlation is not None:
             tx.context = in_place_of(row, tx.context)
+        if tx.context.cause is None:  # no event led to it: a call, or an operator
+            cause = Cause(self.of.consumer, f"{row.id}/{row.attempt}@{row.turn}")
+            tx.context = msgspec.structs.replace(tx.context, cause=cause)
         return Course(self.of, row, tx, tx.clock.now(), given, fired=fired)
 
 

@@ -25,6 +25,7 @@ from posthouse.processes.stream.conflicts import Conflicts
 from posthouse.processes.stream.deciding import Decision, Evolve, decided, folded
 from posthouse.processes.stream.reading import STREAM_VERSION, Reader
 from posthouse.processes.stream.snapshots import Snapshots
+from posthouse.seam.intent import fitted
 from posthouse.sending import Tx
 from posthouse.store.streams import Stream, StreamEvent, StreamHead
 
@@ -279,7 +280,11 @@ class Aggregate(Generic[S, E]):
             else:
                 before = 0 if expected == "new" else expected
             facts = [
-                await tx.build(event, {STREAM_VERSION: str(version)})
+                await tx.build(
+                    event,
+                    {STREAM_VERSION: str(version)},
+                    intent=fitted(event_type_for(event).scope, f"{stream.id}:{version}"),
+                )
                 for version, event in enumerate(events, before + 1)
             ]
             rows = [

@@ -226,7 +226,11 @@ async def test_events_of_every_format_come_as_the_group_would_bring_them(wire: E
         await harness.settled()
         await app_of(hotel.service).projections.rebuild("listings", Plan(source="streams"))
         assert await hotel.rows() == [("t1", f"r{n}", 20, 2) for n in range(3)]
-    unnumbered = [msgspec.structs.replace(event, sequence=None) for event in given[1]]
+    # Streams keep events as they were said, before the outbox gave them a number and the id of its row.
+    unnumbered = [
+        msgspec.structs.replace(event, sequence=None, metadata=msgspec.structs.replace(event.metadata, outbox_id=None))
+        for event in given[1]
+    ]
     assert given[2] == unnumbered
 
 
