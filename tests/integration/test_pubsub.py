@@ -16,6 +16,7 @@ from google.pubsub_v1.types import PubsubMessage, Subscription
 
 from benchmarks import brokers
 from benchmarks.reading import Scale
+from posthouse import App, Event, Payload, Service
 from posthouse.broker import Frame, Topology
 from posthouse.brokers.pubsub import PubSubBroker
 from posthouse.brokers.pubsub.checks import seconds
@@ -23,10 +24,18 @@ from posthouse.brokers.pubsub.client import Client
 from posthouse.brokers.pubsub.stream import PubSubStream
 from posthouse.clock import ManualClock, SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable
+from posthouse.service import Envelope
 from tests.kit.frames import collect, frames
 from tests.kit.servers.proxy import Proxy
 from tests.kit.servers.pubsub import PubSubServer, running
 from tests.kit.strangers import KEY, WIRES, hearing, telling
+from tests.kit.waiting import eventually
+
+TOLD = {"eventId", "eventType", "eventVersion", "tenantId", "idempotencyKey"}
+
+
+class Made(Payload):
+    name: str
 
 
 class Bare:
@@ -409,6 +418,37 @@ async def test_we_apply_what_a_bare_publisher_and_the_cloudevents_sdk_say(
         message = billing.message(wire)
         await bare.say(billing.topic, PubsubMessage(data=message.body, attributes=dict(message.headers)))
         await billing.assert_heard()
+
+
+@pytest.mark.parametrize("wire", ["structured", "binary", "melmastoon"])
+async def test_attributes_tell_id_type_version_tenant_and_intent_in_every_format(
+    broker: PubSubBroker, bare: Bare, tmp_path: Path, wire: Envelope
+) -> None:
+    shop, mark = Service("shop", envelope=wire), new_id()[-8:]
+    shop.event(f"thing{mark}.made.v2", key="name")(Made)
+    App(shop, store=f"sqlite:///{tmp_path}/shop.db", broker=broker)
+    heard: list[Event[Made]] = []
+
+    @shop.on(Made)
+    async def hear(event: Event[Made]) -> None:
+        heard.append(event)
+
+    async with shop.running():
+        theirs = await bare.subscribe(f"shop.thing{mark}")
+        async with shop.transaction("größe") as tx:
+            id = tx.publish(Made("n1"), idempotency_key="shop:thing:n1 50%")
+        message = await bare.pull(theirs)
+        await eventually(lambda: heard)
+    told = {name: value for name, value in message.attributes.items() if name in TOLD}
+    assert told == {
+        "eventId": id,
+        "eventType": f"shop.thing{mark}.made",
+        "eventVersion": "2",
+        "tenantId": "gr%C3%B6%C3%9Fe",
+        "idempotencyKey": "shop:thing:n1 50%25",
+    }
+    assert (heard[0].tenant, heard[0].idempotency_key) == ("größe", "shop:thing:n1 50%")
+    assert len(message.attributes) <= 100
 
 
 async def test_a_bare_message_has_the_id_that_the_service_gave_it(broker: PubSubBroker, bare: Bare, topic: str) -> None:

@@ -171,8 +171,8 @@ async def say_in_every_way(shop: Service, app: App, folder: Path, keys: bool) ->
     async with shop.transaction("t1") as tx:
         tx.publish(Paid(id="o1"))
     await asyncio.to_thread(_say_without_a_loop, shop, path, key)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("BEGIN IMMEDIATE")
+    with closing(sqlite3.connect(path, timeout=30.0, check_same_thread=False)) as connection, connection:
+        await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")  # others write meanwhile, and need this loop
         async with shop.joined(connection, "t1") as tx:
             tx.publish(said("a joined transaction"), idempotency_key=key("e"))
         await shop.outbox.add(connection, said("outbox.add"), tenant="t1", idempotency_key=key("f"))
@@ -188,7 +188,7 @@ async def say_in_every_way(shop: Service, app: App, folder: Path, keys: bool) ->
 
 
 def _say_without_a_loop(shop: Service, path: str, key: Callable[[str], str | None]) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with closing(sqlite3.connect(path, timeout=30.0)) as connection, connection:
         connection.execute("CREATE TABLE IF NOT EXISTS tried AS SELECT 'o1' AS id")
         connection.commit()
         connection.execute("BEGIN IMMEDIATE")

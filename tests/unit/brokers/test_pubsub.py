@@ -36,6 +36,18 @@ def test_a_header_name_that_is_taken_or_impossible_is_a_misfit(name: str) -> Non
     assert repr(name[:40]) in misfit(frame(headers={name: "v"}))
 
 
+def test_what_readers_route_by_is_spelt_as_they_expect_and_comes_back_as_it_was() -> None:
+    headers = {"eventtype": "shop.thing.made", "eventversion": "2", "tenantid": "t1", "idempotencykey": "k" * 1500}
+    sent = frame(id="e1", headers=headers)
+    message = message_of(sent)
+    assert message.attributes["eventId"] == "e1"
+    assert message.attributes["eventVersion"] == "2"
+    assert len(message.attributes["idempotencyKey"]) == 1024
+    assert misfit(sent) == ""
+    assert frame_of("t", message) == sent
+    assert "attributes" in misfit(frame(headers={**{f"h{n}": "v" for n in range(95)}, **headers}))
+
+
 def test_keys_ids_and_headers_beyond_the_limits_are_misfits() -> None:
     assert misfit(frame(key="k" * 1024, headers={f"h{n}": "v" for n in range(99)})) == ""
     assert "key" in misfit(frame(key=""))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from melmastoon.facts.billing import FolioOpened
+from melmastoon.facts.house import HOME
 from melmastoon.facts.housekeeping import RoomStatusChanged
 from melmastoon.facts.iam import DeviceBound, DeviceUnbound
 from melmastoon.facts.sync import ConflictRecorded, CursorAdvanced
@@ -118,6 +120,24 @@ async def test_what_was_done_offline_is_taken_over_once() -> None:
         await house.settled()
         assert await house.published(ConflictRecorded) == []
     assert desk.done == ["m1"]
+
+
+async def test_what_was_done_offline_says_so_in_its_envelope_and_the_conflict_that_came_of_it_does_not() -> None:
+    async def record(mutation: Mutation) -> None:
+        async with sync.transaction("t1") as tx:
+            tx.publish(CursorAdvanced(device_id="d1", cursor=1, pulled=1))
+
+    async with Harness(sync) as house:
+        await _said(house, BOUND, held(), confirmed())
+        assert await push("t1", "d1", CHECK_IN, record) == "applied"
+        late = msgspec.structs.replace(CHECK_IN, mutation_id="m2", based_on=0)
+        assert await push("t1", "d1", late, record) == "conflict"
+        await house.settled()
+        (advanced,) = await house.published(CursorAdvanced)
+        (conflict,) = await house.published(ConflictRecorded)
+    assert advanced.metadata.offline_replay
+    assert not conflict.metadata.offline_replay
+    assert advanced.metadata.residency == conflict.metadata.residency == HOME
 
 
 async def test_what_changed_meanwhile_makes_a_conflict_and_the_servers_state_stands() -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from melmastoon.tenancy import tenant_class
-from posthouse import App, Payload, Personal, Service
+from posthouse import App, Payload, Personal, Service, Settings
 
 NAMESPACE = "melmastoon"
 CURRENCY = "USD"
+HOME = "me-central1"
+"""The region where the platform runs, and which its data does not leave."""
 
 
 def service(token: str, *, owner: str) -> Service:
     """One of the 22, under the short name that its subjects carry. All speak the envelope of the platform, and their figures tell
     its classes of tenants apart."""
     made = Service(token, namespace=NAMESPACE, owner=owner, envelope="melmastoon")
-    App(made, tenant_class=tenant_class)
+    App(made, tenant_class=tenant_class, settings=Settings(region=HOME, residency=HOME))
     return made
 
 

@@ -61,7 +61,7 @@ class KeySuspended(Payload):
     reason: str
 
 
-@lock_integration.event("vendor.error.v1", key="booking_id", retention="cold")
+@lock_integration.event("vendor.error.v1", key="booking_id", retention="cold", not_past=True)
 class VendorErred(Payload):
     """The vendor did not do what was asked; the desk does it by hand, or asks again."""
 

@@ -8,7 +8,7 @@ from posthouse import Payload
 payment = service("payment", owner="payments")
 
 
-@payment.event("intent.created.v1", key="booking_id", retention="cold")
+@payment.event("intent.created.v1", key="booking_id", retention="cold", idempotency="required")
 class IntentCreated(Payload):
     """Money is to be taken. `reference` says for what: the booking, the change of dates, the invoice."""
 
@@ -21,7 +21,7 @@ class IntentCreated(Payload):
     currency: str
 
 
-@payment.event("intent.captured.v1", key="booking_id", retention="cold")
+@payment.event("intent.captured.v1", key="booking_id", retention="cold", idempotency="required")
 class IntentCaptured(Payload):
     """Money was taken; with the rail `cash_pending` it was promised, and comes on arrival."""
 
@@ -34,7 +34,7 @@ class IntentCaptured(Payload):
     currency: str
 
 
-@payment.event("intent.failed.v1", key="booking_id", retention="cold")
+@payment.event("intent.failed.v1", key="booking_id", retention="cold", idempotency="required")
 class IntentFailed(Payload):
     """Money could not be taken, or could not be given back (`refund`)."""
 
@@ -48,7 +48,7 @@ class IntentFailed(Payload):
     refund: bool = False
 
 
-@payment.event("intent.refunded.v1", key="booking_id", retention="cold")
+@payment.event("intent.refunded.v1", key="booking_id", retention="cold", idempotency="required")
 class IntentRefunded(Payload):
     """Money was given back."""
 
@@ -59,7 +59,7 @@ class IntentRefunded(Payload):
     currency: str
 
 
-@payment.event("cash.reconciled.v1", key="booking_id", retention="cold")
+@payment.event("cash.reconciled.v1", key="booking_id", retention="cold", idempotency="required")
 class CashReconciled(Payload):
     """The promised cash was counted at the front desk."""
 

@@ -140,7 +140,7 @@ class CheckedOut(Payload):
     guest: Guest
 
 
-@reservation.event("booking.no_show.v1", key="booking_id", retention="warm")
+@reservation.event("booking.no_show.v1", key="booking_id", retention="warm", not_past=True)
 class NoShow(Payload):
     """The guest never came; the window for it has passed."""
 

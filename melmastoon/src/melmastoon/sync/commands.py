@@ -10,6 +10,7 @@ import msgspec
 from melmastoon.facts.sync import ConflictRecorded, CursorAdvanced, sync
 from melmastoon.tables import run, typed
 from posthouse import Reject, Tx
+from posthouse.edges.correlation import correlated
 
 DEVICE = "SELECT property_id, reached, bound FROM sync_device WHERE tenant = ? AND device_id = ? FOR UPDATE"
 HEAD = "SELECT position FROM sync_head WHERE tenant = ?"
@@ -97,7 +98,8 @@ async def _settled(tx: Tx, device_id: str, mutation: Mutation, outcome: Outcome)
 
 async def _applied(mutation: Mutation, apply: Apply) -> bool:
     try:
-        await apply(mutation)
+        with correlated(offline_replay=True):
+            await apply(mutation)
     except Reject:
         return False
     return True

@@ -12,10 +12,22 @@ from posthouse.governance.policies.rule import Rule
 def missing_idempotency_key(facts: Facts) -> Iterator[Found]:
     for publish in facts.code.publishes:
         entry = facts.entry_of(publish)
-        if entry is None or publish.key != "missing" or entry.subject in facts.money:
+        if entry is None or publish.key != "missing" or entry.subject in facts.money or entry.idempotency == "required":
             continue
         if facts.in_transaction(publish.function) is None:
             sentence = f"{publish.function} publishes {entry.subject} without an idempotency key"
+            yield Found(where=entry.subject, sentence=sentence, place=publish.place)
+
+
+def unkept_idempotency(facts: Facts) -> Iterator[Found]:
+    for publish in facts.code.publishes:
+        entry = facts.entry_of(publish)
+        if entry is None or publish.key != "missing" or entry.idempotency != "required":
+            continue
+        if facts.in_transaction(publish.function) is None:
+            sentence = (
+                f"{publish.function} publishes {entry.subject}, whose contract asks for an idempotency key, without one"
+            )
             yield Found(where=entry.subject, sentence=sentence, place=publish.place)
 
 
@@ -50,6 +62,17 @@ RULES = (
         fix="Give a key that follows from the intent, as the client's own key or the id and version of what changed.",
         seeds="D §4 and §15; B Executive Summary; REQUIREMENTS E7",
         look=missing_idempotency_key,
+    ),
+    Rule(
+        id="unkept-idempotency",
+        severity=Severity.ERROR,
+        title="A fact without the idempotency key that its contract asks for",
+        sees='`publish` and `outbox.add` without `idempotency_key` of an event that is declared with `idempotency="required"`, outside '
+        "handlers and sagas, whose facts have one that follows from their cause.",
+        why="It is refused with RuleBroken when the line runs, which may be late.",
+        fix="Give a key that follows from the intent, as the client's own key or the id and version of what changed.",
+        seeds="D §4 and §15 (a missing one fails the contract gate); REQUIREMENTS E7",
+        look=unkept_idempotency,
     ),
     Rule(
         id="random-idempotency-key",
