@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
+from importlib.resources import files
 from typing import Any, Literal
 
 import msgspec
@@ -94,6 +95,12 @@ class MelmastoonCodec:
     name = "melmastoon"
     content_type = "application/vnd.melmastoon.event+json"
     correlation = "correlationId"
+    envelope_version = 1
+
+    @property
+    def envelope_schema(self) -> bytes:
+        """Of every body that this writes, whatever the event."""
+        return files("melmastoon").joinpath(f"event_envelope.v{self.envelope_version}.json").read_bytes()
 
     def encode(self, event: Event[bytes]) -> Encoded:
         check_data(event)

@@ -10,6 +10,7 @@ import msgspec
 from posthouse.contracts.lock import LOCK, Locked
 from posthouse.governance.bundle import CONSUMERS, TOPICS, Bundle, topics_hash
 from posthouse.governance.document import Document, EventEntry, TopicEntry
+from posthouse.governance.envelopes import envelopes_of
 from posthouse.governance.freezing import by_place, merged_consumers, merged_topics, stale_places, with_terms
 
 Kind = Literal["missing", "changed", "terms", "stale", "edited", "topics", "consumers"]
@@ -31,7 +32,7 @@ def disagreements(document: Document, bundle: Bundle) -> list[Disagreement]:
     """Every difference between the catalogue of some services and a bundle, sorted by path. What the bundle holds of
     other services is not looked at."""
     found = [*_schemas(document, bundle), *_stale(document, bundle), *_topics(document, bundle)]
-    found += _consumers(document, bundle)
+    found += [*_consumers(document, bundle), *_envelopes(document, bundle)]
     return sorted(found, key=lambda one: (one.path, one.kind))
 
 
@@ -101,6 +102,14 @@ def _consumers(document: Document, bundle: Bundle) -> Iterator[Disagreement]:
             consumer, handler = place
             sentence = f"{handler} of the consumer {consumer} does not read what {CONSUMERS} says: {FREEZE}"
             yield Disagreement(kind="consumers", path=CONSUMERS, sentence=sentence)
+
+
+def _envelopes(document: Document, bundle: Bundle) -> Iterator[Disagreement]:
+    """A folder of an older release has none of them."""
+    for path, wanted in envelopes_of(document).items():
+        if bundle.envelopes.get(path, wanted) != wanted:
+            sentence = f"{path} is not the schema of the envelope that these services write: {FREEZE}"
+            yield Disagreement(kind="edited", path=path, sentence=sentence)
 
 
 def _difference(wanted: TopicEntry | None, found: TopicEntry | None) -> str:

@@ -18,6 +18,7 @@ from posthouse.contracts.normal import canonical, sha256
 from posthouse.contracts.schema import Schema
 from posthouse.errors import ConfigurationError
 from posthouse.governance.document import EventEntry, Reading, TopicEntry
+from posthouse.governance.envelopes import is_envelope
 from posthouse.governance.schema_files import file_of, schema_in
 
 FOLDER = "event-schemas"
@@ -72,11 +73,13 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[TopicEntry, ...] = ()
     consumers: tuple[ConsumerEntry, ...] = ()
     lock: Lock = Lock()
+    envelopes: Mapping[str, bytes] = {}
+    """What is around payloads, by path: a schema of its own each."""
 
 
 def is_part(path: str) -> bool:
     """Whether a file of this name belongs to a bundle; others may lie beside them."""
-    return path in (TOPICS, CONSUMERS, LOCK) or place_in(path) is not None
+    return path in (TOPICS, CONSUMERS, LOCK) or place_in(path) is not None or is_envelope(path)
 
 
 def read_bundle(files: Files) -> Bundle:
@@ -97,7 +100,8 @@ def read_bundle(files: Files) -> Bundle:
                 problems += error.problems
     if problems:
         raise ConfigurationError(*problems)
-    return Bundle(schemas=schemas, topics=topics.topics, consumers=consumers.consumers, lock=lock)
+    envelopes = {path: files[path] for path in sorted(files) if is_envelope(path)}
+    return Bundle(schemas=schemas, topics=topics.topics, consumers=consumers.consumers, lock=lock, envelopes=envelopes)
 
 
 def place_of(entry: EventEntry) -> str:

@@ -26,6 +26,7 @@ from posthouse.governance.bundle import (
     topics_hash,
 )
 from posthouse.governance.document import Document, EventEntry, TopicEntry
+from posthouse.governance.envelopes import envelopes_of
 
 
 class Frozen(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,7 @@ def freeze(document: Document, before: Bundle, *, prune: bool = False) -> Frozen
     topics = merged_topics(document, before.topics)
     lock = Lock(schemas=dict(sorted(kept.items())), topics=topics_hash(topics))
     files = {path: schema_file(entry) for path, entry in entries.items()}
+    files |= envelopes_of(document)
     files |= {TOPICS: topics_file(topics), LOCK: lock_file(lock)}
     consumers = merged_consumers(document, before.consumers)
     if consumers or before.consumers:

@@ -12,6 +12,7 @@ from posthouse.governance.bundle import Bundle, read_bundle
 from posthouse.governance.document import Document
 from posthouse.governance.evolution import Mode
 from posthouse.governance.freezing import freeze
+from posthouse.governance.gate.envelopes import envelope_objections
 from posthouse.governance.gate.objection import Objection, Severity
 from posthouse.governance.gate.readers import Readers
 from posthouse.governance.gate.report import Report
@@ -36,6 +37,7 @@ def examine(
     readers = Readers(before, current)
     changes = SchemaChanges(before, current, readers, retired or {})
     found = [*changes.objections(mode, compare), *term_objections(before, current, readers)]
+    found += envelope_objections(before, current, mode, compare)
     if code is not None:
         found += map(_unfrozen, disagreements(code, after))
     order = list(Severity)
@@ -52,7 +54,8 @@ def examine(
 def _as_declared(code: Document, after: Bundle) -> Bundle:
     """The bundle as it would be if the code were frozen now. What it no longer declares stays until it is pruned."""
     frozen = read_bundle(freeze(code, after).files)
-    return replace(frozen, schemas={**after.schemas, **frozen.schemas})
+    envelopes = {**after.envelopes, **frozen.envelopes}
+    return replace(frozen, schemas={**after.schemas, **frozen.schemas}, envelopes=envelopes)
 
 
 def _unfrozen(one: Disagreement) -> Objection:
