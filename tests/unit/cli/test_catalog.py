@@ -36,7 +36,7 @@ def test_a_service_without_events_says_so(project: Project) -> None:
 def test_freezing_writes_files_once_and_the_check_agrees(project: Project) -> None:
     first = project.run("catalog", "freeze", "shop")
     assert first.exit_code == 0
-    assert "1 event frozen, 4 files changed" in first.stdout
+    assert "1 event frozen, 5 files changed" in first.stdout
     schema = json.loads((project.folder / FROZEN).read_text())
     assert schema["$id"] == "schemas://orders/order/placed/v1"
     assert project.json("catalog", "freeze", "shop") == {"touched": [], "stale": []}
