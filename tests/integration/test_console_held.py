@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from posthouse import Event, Policy, Tx
+from posthouse.console import turns
 from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.held_states import MEANINGS
 from posthouse.console.pages import events, held, keys
@@ -261,7 +263,31 @@ async def test_a_trace_leaves_out_what_somebody_may_not_see(light: Desk) -> None
     (line,) = await lines(light, key="theirs")
     found = await told(events.one, light.ask(SCOPED, {"id": line["event_id"]}))
     assert found["events"] == []
-    assert found["notes"][-1] == "events of tenants that you may not see are left out"
+    assert found["notes"][-1] == "events of tenants that you may not see are left out, if there are any"
+
+
+async def test_a_trace_mixes_no_tenants_whose_events_have_the_same_id(light: Desk) -> None:
+    """An id is unique in its tenant, and producers choose it: one of another tenant, there first, neither hides an event nor is shown."""
+    theirs, mine = late(1, "t2", "same"), late(1, "t1", "same")
+    mine = msgspec.structs.replace(mine, id=theirs.id, body=mine.body.replace(mine.id.encode(), theirs.id.encode()))
+    await light.app.broker.publish([theirs, mine])
+    found = await told(events.one, light.ask(SCOPED, {"id": theirs.id}))
+    assert [event["tenant"] for event in found["events"]] == ["t1"]
+    assert b"t2" not in msgspec.json.encode(found)
+    seen = await told(events.one, light.ask(path={"id": theirs.id}))
+    assert [event["tenant"] for event in seen["events"]] == ["t2"]
+    assert f"t1 has an event with the id {theirs.id} too, which is left out: this is that of t2" in seen["notes"]
+
+
+async def test_forty_traces_of_one_reader_leave_room_for_others(light: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "PATIENCE", 0.0)
+    (line,) = await lines(light, key="bad", state="dead")
+    asked = [events.one(light.ask(SCOPED, {"id": line["event_id"]})) for _ in range(40)]
+    answers = await asyncio.gather(*asked, events.one(light.ask(path={"id": line["event_id"]})), return_exceptions=True)
+    refused = [answer for answer in answers[:40] if isinstance(answer, Refusal)]
+    assert len(refused) >= 37
+    assert {answer.status for answer in refused} == {429}
+    assert not isinstance(answers[40], Exception), "somebody else has room"
 
 
 async def test_the_history_of_a_key_has_its_numbers_in_order_and_where_each_consumer_stands(desk: Desk) -> None:

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -205,7 +205,9 @@ async def parcels(tmp_path: Path) -> Service:
     return service
 
 
-def told(service: Service, **limits: float) -> tuple[type, SseEndpoint]:
+def told(
+    service: Service, *, tenant: Callable[..., str | None] = lambda _: "t1", **limits: float
+) -> tuple[type, SseEndpoint]:
     """An event of a service, and an endpoint that tells `t1` of it."""
 
     @service.event("parcel.sent.v1", key="number")
@@ -215,7 +217,7 @@ def told(service: Service, **limits: float) -> tuple[type, SseEndpoint]:
 
     options: dict[str, Any] = limits
     return ParcelSent, sse_endpoint(
-        service, events=[ParcelSent], tenant=lambda _: "t1", show=lambda event: event.data, **options
+        service, events=[ParcelSent], tenant=tenant, show=lambda event: event.data, **options
     )
 
 
@@ -265,6 +267,23 @@ async def test_a_connection_is_ended_after_its_lifetime_and_resumed(parcels: Ser
                 tx.publish(sent(number=str(number)))
         await eventually(lambda: len(one.messages) == 30 and one.connections > 2)
         assert [message["key"] for message in one.messages] == [str(number) for number in range(30)]
+    await parcels.aclose()
+
+
+async def test_who_is_logged_in_no_more_hears_no_more(parcels: Service) -> None:
+    whose: list[str | None] = ["t1"]
+    sent, endpoint = told(parcels, tenant=lambda _: whose[-1], recheck=0.05, heartbeat=0.1)
+    async with serving(endpoint) as url:
+        one = Listener(url, {})
+        listens = asyncio.create_task(one.listen())
+        await one.hears("ready")
+        await eventually(lambda: one.comments > 3, "it is asked again, and may")
+        whose.append(None)
+        await eventually(lambda: endpoint.listeners == 0)
+        async with parcels.transaction("t1") as tx:
+            tx.publish(sent(number="1"))
+        await listens
+        assert one.messages == []
     await parcels.aclose()
 
 

@@ -30,11 +30,13 @@ WITHIN = 2.0
 KEPT = 600
 """Looks that found something, for browsers that were away."""
 
-ALL, SCOPED = "all", "scoped"
-"""Audiences: who sees everything, and who sees the things of some tenants."""
-OF_TENANTS = frozenset(("held", "sagas", "timers", "event", "key"))
-"""Parts that the second may look at."""
+OF_TENANTS = ("held", "sagas", "timers")
+"""Parts that who sees some tenants may look at."""
 JOBS = 20
+EVERY_SCOPED = 5.0
+"""Seconds after which those who see some tenants are told to look, whatever happens: it says nothing about others."""
+CLIENTS, EACH = 200, 20
+"""Connections of a process, and of one person: a browser has one, however many tabs."""
 
 
 class Live:
@@ -42,18 +44,46 @@ class Live:
 
     def __init__(self, estate: Estate, who_of: Callable[[Request], Who]) -> None:
         beat = frame(b"{}", event="beat")  # an event, for the tab that listens to tell the others
-        self._broadcast = Broadcast(Changes(estate), Limits(clients=500, lifetime=300.0, beat=beat))
+        limits = Limits(clients=CLIENTS, each=EACH, lifetime=300.0, beat=beat)
+        self._all, self._scoped = Broadcast(Changes(estate), limits), Broadcast(Ticks(estate), limits)
         self._who_of = who_of
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         request = Request(scope)
         who = self._who_of(request)
         after = request.headers.get("last-event-id") or request.query_params.get("after") or ""
-        await self._broadcast.serve(ALL if who.tenants is None else SCOPED, after[:100], receive, send)
+        broadcast = self._all if who.tenants is None else self._scoped
+        await broadcast.serve("", after[:100], receive, send, person=who.name)
 
     async def aclose(self) -> None:
         """End every connection."""
-        await self._broadcast.aclose()
+        await self._all.aclose()
+        await self._scoped.aclose()
+
+
+class Ticks:
+    """A clock, as a feed: figures of a store are those of all tenants, and when they change is theirs to know."""
+
+    def __init__(self, estate: Estate) -> None:
+        self._estate = estate
+        self._name = new_id()
+
+    async def read(self, after: str, audiences: Collection[str], *, upto: str = "") -> Page:
+        """As `Feed.read`."""
+        now = int(time.monotonic() // EVERY_SCOPED)
+        place = f"{self._name}~{now}"
+        name, _, number = after.partition("~")
+        if not after or after == place:
+            return Page(place)
+        if name != self._name or not number.isdecimal() or len(number) > 15:
+            return Page(place, gone=True)
+        services = [service.name for app in self._estate.apps for service in app.services]
+        topics = sorted(f"{part}:{service}" for part in OF_TENANTS for service in services)
+        return Page(place, [Item(place, msgspec.json.encode({"topics": topics}), audience) for audience in audiences])
+
+    async def wait(self, seconds: float) -> None:
+        """As `Feed.wait`."""
+        await asyncio.sleep(seconds)
 
 
 class Changes:
@@ -79,10 +109,9 @@ class Changes:
             return Page(self._position(self._last), gone=True)
         changes = [(number, topics) for number, topics in self._found if begin < number <= end]
         items = [
-            Item(self._position(number), msgspec.json.encode({"topics": sorted(told)}), audience)
+            Item(self._position(number), msgspec.json.encode({"topics": sorted(topics)}), audience)
             for number, topics in changes
             for audience in audiences
-            if (told := topics if audience == ALL else {one for one in topics if one.split(":")[0] in OF_TENANTS})
         ]
         return Page(self._position(max(begin, end)), items)
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import signal
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -20,6 +21,8 @@ log = logging.getLogger("posthouse.sse")
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+Still = Callable[[], Awaitable[bool]]
+"""Whether somebody may go on listening."""
 
 HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -64,12 +67,15 @@ class Feed(Protocol):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """`clients`: so many at a time. `heartbeat`: seconds of silence after which a comment is sent. `patience`: seconds that a client
+    """`clients`: so many at a time, and `each` of them of one person. `recheck`: seconds after which it is asked again whether one may
+    still hear. `heartbeat`: seconds of silence after which a comment is sent. `patience`: seconds that a client
     may take nothing, and `backlog`: bytes that may wait for it; beyond either it is ended, and resumes. `lifetime`: seconds after which a connection
     is ended, so that whoever comes back is asked again who he is. `retry`: seconds that a browser waits before it does. `beat`: what
     a heartbeat is."""
 
     clients: int = 1000
+    each: int | None = None
+    recheck: float = 5.0
     heartbeat: float = 15.0
     patience: float = 20.0
     backlog: int = 262_144
@@ -139,6 +145,7 @@ class Broadcast:
         self._position = ""
         self._reader: asyncio.Task[None] | None = None
         self._inside = 0
+        self._of: Counter[str] = Counter()
 
     @property
     def listeners(self) -> int:
@@ -159,19 +166,24 @@ class Broadcast:
                 arrived.set_result(None)
         self._arriving.clear()
 
-    async def serve(self, audience: str, after: str, receive: Receive, send: Send) -> None:
+    async def serve(
+        self, audience: str, after: str, receive: Receive, send: Send, *, person: str = "", still: Still | None = None
+    ) -> None:
         """Tell one client, from a position on, until it goes, is too slow, or the process stops. Without a position it is told
         `ready`, behind which nothing is missed; `must-refetch` where nobody can say what it missed. Where there is no room, or
-        the feed cannot be read, it is told `busy` and comes again: a browser gives up for good after any other answer."""
+        the feed cannot be read, it is told `busy` and comes again: a browser gives up for good after any other answer. `person` is who
+        it is, where one must not take all places; `still` says whether they may go on listening."""
         await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS]})
-        if self._inside >= self.limits.clients:
+        each = self.limits.each
+        if self._inside >= self.limits.clients or (each is not None and self._of[person] >= each):
             await self._busy(send)
             return
         self._inside += 1
+        self._of[person] += 1
         client = Client(audience, self.limits.backlog)
         watcher = asyncio.create_task(_gone(receive, client))
         try:
-            await self._tell(client, after, send)
+            await self._tell(client, after, send, still)
         except SlowClient:
             log.info("a client of server-sent events took nothing for %g s, and is ended", self.limits.patience)
         except (PosthouseError, TimeoutError) as error:
@@ -181,6 +193,8 @@ class Broadcast:
                     await self._busy(send)
         finally:
             self._inside -= 1
+            self._of[person] -= 1
+            self._of += Counter()  # forget who has none
             self._clients.discard(client)
             watcher.cancel()
 
@@ -188,8 +202,17 @@ class Broadcast:
         wait = int(1000 * random.uniform(5, 15))
         await send({"type": "http.response.body", "body": b"retry: %d\n" % wait + frame(b"{}", event="busy")})
 
-    async def _tell(self, client: Client, after: str, send: Send) -> None:
+    async def _tell(self, client: Client, after: str, send: Send, still: Still | None) -> None:
         limits = self.limits
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+
+        async def may_hear() -> bool:
+            nonlocal asked
+            if still is None or loop.time() < asked + limits.recheck:
+                return True
+            asked = loop.time()
+            return await still()
 
         async def write(data: bytes, *, more: bool = True) -> None:
             try:
@@ -218,6 +241,9 @@ class Broadcast:
         try:
             while not client.over:
                 taken = await client.take(limits.heartbeat)
+                if not await may_hear():
+                    client.end("it may hear no more")
+                    break
                 if taken or not client.over:
                     await write(taken or limits.beat)
         finally:

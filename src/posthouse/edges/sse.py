@@ -56,6 +56,7 @@ def sse_endpoint(
     patience: SomeSeconds = 20.0,
     backlog: Count = 262_144,
     lifetime: SomeSeconds = 900.0,
+    recheck: SomeSeconds = 5.0,
     retry: Seconds = 2.0,
     reach: Count = 10_000,
 ) -> SseEndpoint:
@@ -66,7 +67,8 @@ def sse_endpoint(
     JSON; without one no payload leaves. `reads`: the read models whose progress may be asked for, with `?receipt=`.
 
     More than `clients` at a time are asked to come later. One that takes nothing for `patience` seconds, or lets more than `backlog`
-    bytes wait, is ended and resumes; each is ended after `lifetime` seconds, and asked again who it is. Where more than `reach` events of anybody's lie between, a
+    bytes wait, is ended and resumes; each is ended after `lifetime` seconds. `tenant` is asked again before anything is told, though not
+    more often than every `recheck` seconds: who is not logged in any more hears no more. Where more than `reach` events of anybody's lie between, a
     page is told to fetch its data anew instead. ConfigurationError with every problem.
     """
     problems = [
@@ -81,7 +83,13 @@ def sse_endpoint(
     if problems:
         raise ConfigurationError(*problems)
     limits = Limits(
-        clients=clients, heartbeat=heartbeat, patience=patience, backlog=backlog, lifetime=lifetime, retry=retry
+        clients=clients,
+        heartbeat=heartbeat,
+        patience=patience,
+        backlog=backlog,
+        lifetime=lifetime,
+        retry=retry,
+        recheck=recheck,
     )
     types: dict[str, EventType[Any]] = {event_type_of(one).name: event_type_of(one) for one in events}
     return SseEndpoint(service, Facts(service, types, show, reach), tenant, reads, limits)
@@ -177,7 +185,11 @@ class SseEndpoint:
             else:
                 given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"last-event-id"]
                 after = (given or asked.get("after") or [""])[0][:LONGEST]
-                await self._broadcast.serve(tenant, after, receive, send)
+
+                async def still() -> bool:
+                    return await self._is_still(scope, tenant)
+
+                await self._broadcast.serve(tenant, after, receive, send, still=still)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """Served by itself; nothing is begun before somebody listens."""
@@ -185,6 +197,13 @@ class SseEndpoint:
             await send({"type": f"{message['type']}.complete"})
         await self.aclose()
         await send({"type": "lifespan.shutdown.complete"})
+
+    async def _is_still(self, scope: Scope, tenant: str) -> bool:
+        try:
+            return await self._whose(scope) == tenant
+        except Exception:
+            log.exception("%s: whose events a page may hear cannot be said: it hears no more", self._service.name)
+            return False
 
     async def _whose(self, scope: Scope) -> str | None:
         found = self._tenant(scope)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -41,18 +41,24 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def trace(
-    services: Sequence[Service], identifier: str, since: float | None = None, *, within: float | None = None
+    services: Sequence[Service],
+    identifier: str,
+    since: float | None = None,
+    *,
+    within: float | None = None,
+    tenants: Collection[str] | None = None,
 ) -> Trace:
     """Everything of the correlation that `identifier` is, or that the event of this id belongs to. Without `since` the time
     is taken from the id, where it holds one. Opened stores are needed; nothing is changed. With `within` each log and each store
-    is looked through for so many seconds at most, and one that is away is left out: the notes say so."""
-    found = await _gather(services, identifier, since, within)
+    is looked through for so many seconds at most, and one that is away is left out: the notes say so. With `tenants` nothing of others is looked at: an id is unique in its tenant only,
+    and producers choose it."""
+    found = await _gather(services, Wanted(identifier, tenants=tenants), since, within)
     named = found.spots.get(identifier)
     correlation = identifier if named is None else named.event.correlation or identifier
     if correlation != identifier:
-        found = await _gather(services, correlation, since, within)
+        found = await _gather(services, Wanted(correlation, tenants=tenants), since, within)
     if causes := {branch.cause for branch in branches(found.spots) if branch.cause is not None}:
-        found = await gather(services, Wanted(correlation, causes), _since(correlation, since), within)
+        found = await gather(services, Wanted(correlation, causes, tenants), _since(correlation, since), within)
     heard = await standings(services, found.spots, found.held)
     return Trace(
         correlation=correlation,
@@ -69,8 +75,8 @@ async def trace(
     )
 
 
-async def _gather(services: Sequence[Service], identifier: str, since: float | None, within: float | None) -> Gathered:
-    return await gather(services, Wanted(identifier), _since(identifier, since), within)
+async def _gather(services: Sequence[Service], wanted: Wanted, since: float | None, within: float | None) -> Gathered:
+    return await gather(services, wanted, _since(wanted.correlation, since), within)
 
 
 def _since(identifier: str, given: float | None) -> float | None:

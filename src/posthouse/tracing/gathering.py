@@ -37,7 +37,11 @@ class Gathered(msgspec.Struct, kw_only=True):
 
     def add(self, spot: Spot) -> None:
         """The first place stays, so look into the log first; a repeated frame is one event."""
-        self.spots.setdefault(spot.event.id, spot)
+        known = self.spots.setdefault(spot.event.id, spot).event
+        if known.tenant != spot.event.tenant:
+            note = f"{spot.event.tenant} has an event with the id {known.id} too, which is left out: this is that of {known.tenant}"
+            if note not in self.notes:
+                self.notes.append(note)
 
 
 async def gather(
@@ -111,10 +115,11 @@ async def _from_store(found: Gathered, app: App, wanted: Wanted) -> None:
 async def _held(app: App, wanted: Wanted) -> AsyncIterator[HeldEvent]:
     """Those that may be of it, each once, by what a store finds at once: there may be millions of others."""
     seen: set[int] = set()
+    tenants = None if wanted.tenants is None else sorted(wanted.tenants)
     names = [name for id in wanted.ids for name in (id, f"{id}{WAITED}")]
     for asked in (
-        HeldFilter(correlation=wanted.correlation),
-        *(HeldFilter(event_id=name) for name in names),
+        HeldFilter(correlation=wanted.correlation, tenants=tenants),
+        *(HeldFilter(event_id=name, tenants=tenants) for name in names),
     ):
         async for held in app.held.find(asked):
             if held.id not in seen:

@@ -88,7 +88,7 @@ class _Group:
         self._service = service
         self._consumer = consumer
         self._handlers = handlers
-        self._held = {event.entry.event_id: event for event in held if event.consumer == consumer}
+        self._held = {(one.entry.tenant, one.entry.event_id): one for one in held if one.consumer == consumer}
         self._answers = answers
         self._unordered = {
             known.topic
@@ -100,7 +100,7 @@ class _Group:
     async def standings(self, spots: Sequence[Spot]) -> list[tuple[Spot, Heard]]:
         late = await self._late({spot.topic for spot in spots})
         forgotten = await app_of(self._service).store.inbox.purged_until(self._consumer)
-        free = [spot for spot in spots if spot.event.id not in self._held]
+        free = [spot for spot in spots if (spot.event.tenant, spot.event.id) not in self._held]
         known = await self._known({self._line(spot): spot for spot in free})
         forks = [spot for spot in free if _is_fork(spot, known[self._line(spot)])]
         forced = await self._known({_alone(spot): spot for spot in forks})
@@ -138,7 +138,7 @@ class _Group:
     ) -> Heard:
         event = spot.event
         handler = self._handlers[event.type].name
-        if (held := self._held.get(event.id)) is not None:
+        if (held := self._held.get((event.tenant, event.id))) is not None:
             return Heard(
                 consumer=self._consumer,
                 service=self._service.name,

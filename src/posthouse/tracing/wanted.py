@@ -17,10 +17,12 @@ _EARLIEST, _LATEST = datetime(2015, 1, 1, tzinfo=UTC).timestamp(), datetime(2200
 
 
 class Wanted:
-    """Everything of one correlation: the event of that id, and those that carry it; and the events of these ids besides."""
+    """Everything of one correlation: the event of that id, and those that carry it; and the events of these ids besides. Of these
+    tenants alone, where some are named."""
 
-    def __init__(self, correlation: str, causes: Collection[str] = ()) -> None:
+    def __init__(self, correlation: str, causes: Collection[str] = (), tenants: Collection[str] | None = None) -> None:
         self.correlation = correlation
+        self.tenants = tenants
         self._causes = frozenset(causes)
         # A text that no format needs to escape stands in the bytes as it is: most frames need not be decoded.
         texts = (correlation, *causes)
@@ -41,6 +43,8 @@ class Wanted:
         try:
             event = decode_any(headers, body)
         except DecodeError:
+            return None
+        if self.tenants is not None and event.tenant not in self.tenants:
             return None
         return event if self.correlation in (event.id, event.correlation) or event.id in self._causes else None
 

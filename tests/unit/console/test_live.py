@@ -119,21 +119,52 @@ async def test_nobody_looks_while_nobody_listens(app: App) -> None:
         assert looks
 
 
-async def test_who_sees_some_tenants_hears_only_of_what_they_may_look_at(app: App) -> None:
-    def scoped(inner: ASGIApp) -> ASGIApp:
-        async def around(scope: Scope, receive: Receive, send: Send) -> None:
-            who = Who(name="ada", roles=frozenset(("reader",)), tenants=frozenset(("t1",)))
-            scope.setdefault("state", {})["who"] = who
-            await inner(scope, receive, send)
+def scoped(inner: ASGIApp) -> ASGIApp:
+    async def around(scope: Scope, receive: Receive, send: Send) -> None:
+        who = Who(name="ada", roles=frozenset(("reader",)), tenants=frozenset(("t2",)))
+        scope.setdefault("state", {})["who"] = who
+        await inner(scope, receive, send)
 
-        return around
+    return around
 
-    async with serving(scoped(unguarded(Estate(app)))) as url, listening(f"{url}/api/live", {}) as one:
-        await one.hears("ready")
-        async with app.running():
-            await place("bad")
-            await eventually(lambda: "held:orders" in topics(one))
-        assert {topic.split(":")[0] for topic in topics(one)} <= {"held", "sagas", "timers"}
+
+async def test_who_sees_some_tenants_hears_a_clock_and_nothing_of_others(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is told does not depend on what happens: figures of a store are those of all tenants."""
+    async with serving(scoped(unguarded(Estate(app)))) as url:
+        async with listening(f"{url}/api/live", {}) as one:
+            await one.hears("ready")
+            async with app.running():
+                await place("bad")
+                await eventually(lambda: app.store.counts(), right=lambda counts: bool(counts.held))
+            monkeypatch.setattr(live, "EVERY_SCOPED", 0.2)
+            await eventually(lambda: len(one.messages) > 1)
+            assert {tuple(message["topics"]) for message in one.messages} == {
+                ("held:orders", "sagas:orders", "timers:orders")
+            }
+        async with listening(f"{url}/api/live", {}, one.last_id) as again:
+            await eventually(lambda: bool(again.messages))
+
+
+async def test_no_person_takes_the_places_of_others(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "EACH", 3)
+    inner = unguarded(Estate(app))
+    person = "eve"
+
+    async def named(scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {})["who"] = Who(name=person, roles=frozenset(("reader",)))
+        await inner(scope, receive, send)
+
+    async with serving(named) as url, contextlib.AsyncExitStack() as stack:
+        many = [await stack.enter_async_context(listening(f"{url}/api/live", {})) for _ in range(3)]
+        for one in many:
+            await one.hears("ready")
+        more = await stack.enter_async_context(listening(f"{url}/api/live", {}))
+        await more.hears("busy")
+        person = "ada"
+        another = await stack.enter_async_context(listening(f"{url}/api/live", {}))
+        await another.hears("ready")
 
 
 def counted(app: App) -> list[float]:

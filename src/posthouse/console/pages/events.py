@@ -9,8 +9,10 @@ import msgspec
 from posthouse.app import App, app_of
 from posthouse.console.access.who import Who
 from posthouse.console.asking import Ask, Page, Refusal
+from posthouse.console.estate import Estate
 from posthouse.console.pages.held import envelope_text, line_facts, scope
 from posthouse.console.showing import shown_payload, shown_text, viewed
+from posthouse.console.turns import Turns
 from posthouse.errors import DecodeError
 from posthouse.events import Event, decode_any, timestamp
 from posthouse.receiving import dead_letter_topic
@@ -134,12 +136,23 @@ def _event_of(row: OutboxRow) -> Event[bytes] | None:
 # One event, and all that it led to.
 
 
+class Traces:
+    """Each reads logs and outboxes through, so that a few at a time are as many as others bear."""
+
+    def __init__(self, estate: Estate) -> None:
+        self.turns = Turns(each=3, of_all=8, what="traces")
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
 async def one(ask: Ask) -> object:
     """The causal tree that an event or a correlation belongs to, as far as logs and stores still tell."""
     identifier = ask.path["id"]
     if len(identifier) > LONGEST_ID:
         raise Refusal(404, f"No event has an id of more than {LONGEST_ID} characters.")
-    found = await trace(await _within_reach(ask), identifier, within=WITHIN)
+    async with ask.estate.part(Traces).turns.taken(ask.who.name):
+        found = await trace(await _within_reach(ask), identifier, within=WITHIN, tenants=ask.who.tenants)
     return _trace_facts(found, identifier, ask.who)
 
 
@@ -155,8 +168,8 @@ async def _within_reach(ask: Ask) -> list[Service]:
 def _trace_facts(found: Trace, identifier: str, who: Who) -> dict[str, object]:
     seen = [branch for branch in found.branches if who.sees(branch.spot.event.tenant)]
     notes = list(found.notes)
-    if len(seen) < len(found.branches):
-        notes.append("events of tenants that you may not see are left out")
+    if who.tenants is not None:
+        notes.append("events of tenants that you may not see are left out, if there are any")
     return {
         "id": identifier,
         "correlation": found.correlation,
@@ -220,7 +233,8 @@ async def payload(ask: Ask) -> object:
     """Envelope and payload of an event, wherever it is found; `?unmask=1` shows what is personal. Either look is kept."""
     identifier, unmask = ask.path["id"], ask.query.get("unmask") == "1"
     services = await _within_reach(ask)
-    found = await trace(services, identifier, within=WITHIN)
+    async with ask.estate.part(Traces).turns.taken(ask.who.name):
+        found = await trace(services, identifier, within=WITHIN, tenants=ask.who.tenants)
     spots = [branch.spot for branch in found.branches if branch.spot.event.id == identifier]
     if not spots or not ask.who.sees(spots[0].event.tenant):
         raise Refusal(404, "This event was not found.", "No log, outbox, timer or held event here has it any more.")

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from posthouse.clock import ManualClock
-from posthouse.console.access import Access
+from posthouse.console.access import Access, Who
 from posthouse.console.access.door import HEADERS, LARGEST, OF_STRANGERS
 from posthouse.console.access.guard import NEW_LINKS, Guard
 from posthouse.console.access.token import LIFE, MOST_TRIES, WINDOW
@@ -242,6 +242,32 @@ async def test_a_session_ends_when_it_is_idle_and_when_it_is_old(room: Room, clo
         await signed_in(room, client)
         clock.advance(61)
         assert (await client.get("/api/who")).status_code == 401
+
+
+async def test_a_stream_ends_with_a_role_that_was_for_a_time() -> None:
+    clock = ManualClock()
+    end = clock.now() + 60
+    access = Access(who=lambda scope: Who(name="ana", roles=frozenset(("operator",)), until=end))
+    async with guarding(access, clock) as room, room.client() as client, client.stream("GET", "/api/stream") as stream:
+        lines = stream.aiter_lines()
+        assert await anext(lines) == "more"
+        clock.advance(30)
+        room.more.set()
+        assert await anext(lines) == "more"
+        clock.advance(31)
+        room.more.set()
+        assert [line async for line in lines] == []
+
+
+async def test_a_stream_ends_when_its_reader_may_see_less_than_at_its_beginning() -> None:
+    tenants = ["t1", "t2"]
+    access = Access(who=lambda scope: Who(name="ana", roles=frozenset(("reader",)), tenants=frozenset(tenants)))
+    async with guarding(access) as room, room.client() as client, client.stream("GET", "/api/stream") as stream:
+        lines = stream.aiter_lines()
+        assert await anext(lines) == "more"
+        tenants.pop()
+        room.more.set()
+        assert [line async for line in lines] == []
 
 
 async def test_a_stream_ends_with_the_session_of_its_reader(room: Room) -> None:
