@@ -2,6 +2,8 @@
 import { signal } from "@preact/signals";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 
+export { at, query } from "./paths";
+
 export interface Problem {
   service: string;
   what: string;
@@ -124,17 +126,6 @@ export const act = <T = unknown>(name: string, body: Record<string, unknown>): P
 
 export const post = <T = unknown>(path: string, body: unknown): Promise<Answer<T>> =>
   request<Answer<T>>(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
-
-/** `/held` and its questions, without those that are empty: query("/held", {state: "dead", after: null}). */
-export function query(path: string, asked: Record<string, string | number | boolean | null | undefined>): string {
-  const given = Object.entries(asked).filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false);
-  const text = new URLSearchParams(given.map(([name, value]) => [name, value === true ? "1" : String(value)])).toString();
-  return text ? `${path}?${text}` : path;
-}
-
-/** A path whose parts may hold anything: at`/held/${service}/${id}`. */
-export const at = (texts: TemplateStringsArray, ...parts: (string | number)[]): string =>
-  texts.reduce((path, text, i) => path + text + (i < parts.length ? encodeURIComponent(String(parts[i])) : ""), "");
 
 type Listener = (topic: string) => void;
 const listeners = new Set<Listener>();

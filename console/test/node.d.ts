@@ -3,5 +3,6 @@ declare module "node:test" {
 }
 declare module "node:assert/strict" {
   export function equal(found: unknown, wanted: unknown, message?: string): void;
+  export function ok(found: unknown, message?: string): void;
   export function deepEqual(found: unknown, wanted: unknown, message?: string): void;
 }

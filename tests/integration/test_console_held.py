@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ import pytest_asyncio
 
 from posthouse import Event, Policy, Tx
 from posthouse.console import turns
+from posthouse.console.access.who import Who
 from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.held_states import MEANINGS
 from posthouse.console.pages import events, held, keys
 from posthouse.store.actions import ActionFilter
 from posthouse.tracing import trace
 from tests.kit.console_shop import BLIND, PLACED, SCOPED, SCRIPT, SHIPPED, TOPIC, Desk, OrderPlaced, a_desk, late, shop
+from tests.kit.waiting import eventually
 
 
 @pytest_asyncio.fixture(params=["sqlite", "postgres"])
@@ -206,8 +208,48 @@ async def test_bytes_that_are_no_event_are_shown_as_text_when_somebody_asks_for_
 async def test_a_number_that_nothing_has_is_said_to_be_gone(light: Desk) -> None:
     for number in ("99", "0", "x", "-1", "9" * 40, "9" * 19, "²"):
         with pytest.raises(Refusal) as refused:
-            await held.one(light.ask(path={"service": "orders+billing", "id": number}))
+            await held.one(light.ask(path={"service": "billing", "id": number}))
         assert refused.value.status == 404
+
+
+async def _mended(desk: Desk, place: Mapping[str, str]) -> None:
+    await desk.app.held.edit(
+        int(place["id"]), b'{"order_id":"bad","total_cents":5}', lambda *_: None, by="ada", why="ticket 7"
+    )
+    async with desk.app.running():
+        await eventually(lambda: lines(desk, key="bad"), "its line is applied", right=lambda found: not found)
+
+
+async def test_one_that_was_applied_says_so_with_who_saw_to_it(desk: Desk) -> None:
+    place = await dead(desk)
+    was = await told(held.one, desk.ask(path=place))
+    await _mended(desk, place)
+    seen = {"event": was["event_id"], **{name: was[name] for name in ("consumer", "topic", "tenant", "key")}}
+    for asked in ({}, seen):  # by the operators' log, and by who saw it
+        left = await told(held.one, desk.ask(path=place, asked=asked))
+        assert (left["gone"]["outcome"], left["gone"]["event_id"]) == ("applied", was["event_id"])
+        assert (left["history"][0]["by"], left["history"][0]["why"]) == ("ada", "ticket 7")
+    theirs = Who(name="dan", roles=frozenset(("operator",)), tenants=frozenset(("t2",)), payloads=True)
+    for asked in ({}, seen):
+        with pytest.raises(Refusal) as refused:
+            await held.one(desk.ask(theirs, path=place, asked=asked))
+        assert refused.value.status == 404
+
+
+async def test_nothing_is_said_to_be_applied_that_nobody_knows(light: Desk) -> None:
+    made_up = {"event": "e", "consumer": "billing", "topic": "shop.orders.order", "tenant": "t1", "key": "nobody"}
+    left = await told(held.one, light.ask(path={"service": "billing", "id": "99"}, asked=made_up))
+    assert left["gone"]["outcome"] == "unknown"
+
+
+async def test_one_that_runs_out_of_order_says_under_which_number(light: Desk) -> None:
+    place = await dead(light)
+    await light.app.held.skip(int(place["id"]), by="ada")
+    await light.app.held.retry(int(place["id"]), force=True, by="ada")
+    left = await told(held.one, light.ask(path=place))
+    assert left["gone"]["outcome"] == "held"
+    now = await told(held.one, light.ask(path={**place, "id": left["gone"]["now"]}))
+    assert now["state"] == "retrying"
 
 
 async def test_a_search_finds_events_by_key_by_id_and_by_correlation(desk: Desk) -> None:

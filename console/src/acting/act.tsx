@@ -2,7 +2,9 @@
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { act, ApiError, changed } from "../api";
-import { Button, Check, Dialog, Field, Link, Notice, Skeleton, toast } from "../ui";
+import { barred } from "../rights";
+import { Button, Check, Dialog, Field, Notice, Skeleton, toast } from "../ui";
+import { led } from "./led";
 import { Changes, Counts } from "./shown";
 
 export interface Preview {
@@ -44,7 +46,7 @@ export function Act({ name, params, label, kind, small, disabled, force, onDone 
   const [open, show] = useState(false);
   return (
     <>
-      <Button kind={kind} small={small} disabled={disabled} aria-haspopup="dialog" onClick={() => show(true)}>
+      <Button kind={kind} small={small} disabled={disabled} barred={barred(name)} aria-haspopup="dialog" onClick={() => show(true)}>
         {label}
       </Button>
       {open && <Acting name={name} params={params} title={label} force={force} onDone={onDone} onClose={() => show(false)} />}
@@ -63,7 +65,7 @@ interface ActingProps {
   onClose: () => void;
 }
 
-/** The dialog: preview, reason, confirmation, outcome. Each preview has an id for its press, so that a press is done once. */
+/** The dialog: preview, reason, confirmation; what came of it is said beside the page. Each preview has an id for its press, so that a press is done once. */
 export function Acting({ name, params, title, force, asked, onDone, onClose }: ActingProps) {
   const [forced, setForced] = useState(false);
   const [seen, setSeen] = useState<Preview>();
@@ -71,7 +73,6 @@ export function Acting({ name, params, title, force, asked, onDone, onClose }: A
   const [why, setWhy] = useState("");
   const [missing, setMissing] = useState("");
   const [busy, setBusy] = useState(false);
-  const [outcome, setOutcome] = useState<Outcome>();
   const body = JSON.stringify({ ...params, ...(forced ? { force: true } : {}) });
 
   const look = useCallback(() => {
@@ -93,8 +94,9 @@ export function Acting({ name, params, title, force, asked, onDone, onClose }: A
     setError(undefined);
     try {
       const done = await act<Outcome>(name, { ...(JSON.parse(body) as object), why, seen: seen.seen, press: seen.press });
-      setOutcome(done.data);
-      toast(done.data.sentence);
+      // The row that was pressed may be gone in a moment: what was done is said beside the page, until somebody has read it.
+      toast(done.data.sentence, { tone: "good", stay: true, ...led(name, params, done.data.job) });
+      onClose();
       changed("*");
       onDone?.(done.data);
     } catch (failure) {
@@ -105,20 +107,6 @@ export function Acting({ name, params, title, force, asked, onDone, onClose }: A
   };
 
   const heading = typeof title === "string" ? title : (seen?.title ?? name);
-  if (outcome) {
-    return (
-      <Dialog open title={heading} onClose={onClose}>
-        <Notice tone="good">
-          <p>{outcome.sentence}</p>
-        </Notice>
-        {outcome.job && (
-          <p>
-            <Link to={`/jobs/${encodeURIComponent(params.service)}/${outcome.job}`}>See how far it is</Link>
-          </p>
-        )}
-      </Dialog>
-    );
-  }
   return (
     <Dialog
       open

@@ -1,6 +1,7 @@
 // Acts over many things: how fast, how many first, when to stop; then what will happen, and why.
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { barred } from "../rights";
 import { Button, Field } from "../ui";
 import { Acting, type Outcome, type Params } from "./act";
 
@@ -23,7 +24,7 @@ export function BulkAct({ name, params, label, kind, small, disabled, onDone }: 
   const [open, show] = useState(false);
   return (
     <>
-      <Button kind={kind} small={small} disabled={disabled} aria-haspopup="dialog" onClick={() => show(true)}>
+      <Button kind={kind} small={small} disabled={disabled} barred={barred(name)} aria-haspopup="dialog" onClick={() => show(true)}>
         {label}
       </Button>
       {open && <BulkActing name={name} params={params} title={label} onDone={onDone} onClose={() => show(false)} />}
@@ -31,7 +32,8 @@ export function BulkAct({ name, params, label, kind, small, disabled, onDone }: 
   );
 }
 
-function BulkActing({ name, params, title, onDone, onClose }: { name: string; params: Params; title: ComponentChildren; onDone?: (outcome: Outcome) => void; onClose: () => void }) {
+/** The dialog alone. */
+export function BulkActing({ name, params, title, onDone, onClose }: { name: string; params: Params; title: ComponentChildren; onDone?: (outcome: Outcome) => void; onClose: () => void }) {
   const judged = name.includes("retry");
   const [rate, setRate] = useState("10");
   const [canary, setCanary] = useState(judged ? "3" : "0");

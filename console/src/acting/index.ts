@@ -1,2 +1,3 @@
 export { Act, Acting, type Outcome, type Params, type Preview } from "./act";
-export { BulkAct } from "./bulk";
+export { Resend } from "./resend";
+export { BulkAct, BulkActing } from "./bulk";

@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import { Acting, type Params } from "../acting";
 import { query as asked, useData } from "../api";
+import { barred } from "../rights";
 import { requery } from "../router";
 import type { PageProps } from "../routes";
 import { Age, Badge, Bar, Button, Empty, Field, Figure, Figures, Link, Page, Search, Table, Tabs, type Tone, count, counted } from "../ui";
@@ -31,7 +32,8 @@ const unattended = (one: Line): boolean => one.members.length === 0 && one.decla
 export default function Consumers({ query }: PageProps) {
   const found = useData<{ items: Line[] }>("/consumers", { live: "consumers", every: 10_000 });
   const lines = found.data?.items ?? [];
-  const text = (query.get("q") ?? "").toLowerCase();
+  const sought = query.get("q") ?? query.get("consumer") ?? "";
+  const text = sought.toLowerCase();
   const each = query.get("by") === "topic";
   const shown = (each ? lines : together(lines))
     .filter((one) => !text || `${one.consumer} ${one.topics?.join(" ") ?? one.topic} ${one.service}`.toLowerCase().includes(text))
@@ -54,7 +56,7 @@ export default function Consumers({ query }: PageProps) {
         <Figure label="Unattended" value={count(alone.length)} says="have work and no member" tone={alone.length ? "bad" : "good"} />
       </Figures>
       <Bar>
-        <Search label="Find a consumer, topic or service" value={query.get("q") ?? ""} onSearch={(q) => requery({ q })} onInput={(q) => requery({ q })} />
+        <Search label="Find a consumer, topic or service" value={sought} onSearch={(q) => requery({ q, consumer: null })} onInput={(q) => requery({ q, consumer: null })} />
       </Bar>
       <Tabs label="How it is shown" current={each ? "topic" : "consumer"} onPick={(id) => requery({ by: id === "topic" ? id : null })} tabs={[{ id: "consumer", title: "By consumer", count: names.size }, { id: "topic", title: "By consumer and topic", count: lines.length }]}>
       <Table
@@ -144,7 +146,7 @@ function Seek({ params, done }: { params: Params; done: () => void }) {
   const time = Number.isNaN(moment.getTime()) ? {} : { time: moment.toISOString() };
   return (
     <>
-      <Button small kind="quiet" aria-haspopup="dialog" onClick={ask}>
+      <Button small kind="quiet" barred={barred("seek")} aria-haspopup="dialog" onClick={ask}>
         Read again
       </Button>
       {open && <Acting name="seek" params={{ ...params, ...time }} title="Read again" asked={<Field label="From" kind="datetime-local" value={from} onInput={pick} hint="In your time zone." />} onDone={done} onClose={() => show(false)} />}

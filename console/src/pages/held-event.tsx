@@ -1,11 +1,12 @@
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { Act } from "../acting";
-import { at, query, useData } from "../api";
+import { at, type Data, query, useData } from "../api";
+import { barred } from "../rights";
 import { Diff, Editor } from "../held/editor";
 import { Payload, useLook } from "../held/payload";
 import { type Bounded, failure, type HeldLine, type Meaning, Sentence, StateBadge } from "../held/states";
 import type { PageProps } from "../routes";
-import { Age, Button, Code, Copy, count, Empty, Facts, Link, Notice, Page, Section, Table, Tabs, Time } from "../ui";
+import { Age, Badge, Button, Code, Copy, count, Empty, Facts, Link, Notice, Page, Section, Table, Tabs, Time } from "../ui";
 import { KeyLink } from "./held";
 
 interface Action {
@@ -17,6 +18,23 @@ interface Action {
   outcome: string;
   target: string;
   changed: { name: string; before: string | null; after: string | null }[];
+}
+
+/** What became of one that is held no more. */
+export interface Gone {
+  outcome: "applied" | "held" | "forgotten" | "unknown";
+  consumer: string;
+  topic: string;
+  tenant: string;
+  key: string | null;
+  event_id: string;
+  now: string | null;
+  at: string | null;
+}
+
+interface Left {
+  gone: Gone;
+  history: Action[];
 }
 
 interface Held extends HeldLine {
@@ -48,11 +66,19 @@ const forces = (name: string): string | undefined =>
 
 export default function HeldEvent({ params }: PageProps) {
   const { service = "", id = "" } = params;
-  const held = useData<Held>(at`/held/${service}/${id}`, { live: "held" });
-  const one = held.data;
+  const seen = useRef<Held | null>(null);
+  const was = seen.current;
+  // Who has seen it says what it was, so that the server can tell what became of it.
+  const told = was && { event: was.event_id, consumer: was.consumer, topic: was.topic, tenant: was.tenant, key: was.key };
+  const held = useData<Held | Left>(at`/held/${service}/${id}`, { live: "held" });
+  const after = useData<Left>(held.error?.status === 404 && told ? query(at`/held/${service}/${id}`, told) : null, { live: "held" });
+  const left = held.data && "gone" in held.data ? held.data : after.data;
+  const one = held.data && !("gone" in held.data) ? held.data : undefined;
+  if (one) seen.current = one;
   const look = useLook(one?.payloads ? at`/held/${service}/${id}/payload` : null);
   const [editing, edit] = useState(false);
   const [tab, pick] = useState("payload");
+  if (left) return <Became id={id} service={service} left={left} type={was?.type} correlation={was?.correlation} data={after.data ? after : held} />;
   return (
     <Page
       title={one ? one.type || "Bytes that are no event" : `Held event ${id}`}
@@ -125,6 +151,55 @@ export default function HeldEvent({ params }: PageProps) {
   );
 }
 
+/** It is held no more: what became of it, who saw to that, and what was done with it. */
+function Became({ id, service, left, type, correlation, data }: { id: string; service: string; left: Left; type?: string; correlation?: string | null; data: Data<unknown> }) {
+  const { gone, history } = left;
+  const act = history.find((one) => one.verb.startsWith("held "));
+  const good = gone.outcome === "applied";
+  return (
+    <Page
+      title={type || `Held event ${id}`}
+      path={[["Held", "/held"]]}
+      badge={<Badge tone={good ? "good" : gone.outcome === "held" ? "warn" : "neutral"}>{gone.outcome === "held" ? "held anew" : gone.outcome === "unknown" ? "gone" : gone.outcome}</Badge>}
+      says={`Was held event ${id} of ${gone.consumer}, in ${service}.`}
+      data={data}
+    >
+      <Notice tone={good ? "good" : "info"} title={BECAME[gone.outcome]}>
+        {good && gone.at && <>{gone.consumer} had it <Age since={gone.at} />, at <Time at={gone.at} />. </>}
+        {act && (
+          <>
+            Last, {act.by} pressed <strong>{act.verb}</strong> <Age since={act.at} />{act.why && <>: “{act.why}”</>}.
+          </>
+        )}
+        {good && !act && "It ran again by itself."}
+      </Notice>
+      <div class="held-press">
+        {gone.now && <Link class="button button-main" to={at`/held/${service}/${gone.now}`}>Go to held event {gone.now}</Link>}
+        {gone.event_id && <Link class="button button-plain" to={at`/events/${gone.event_id}`}>What it led to</Link>}
+        <Link class="button button-plain" to={query("/held", { service, consumer: gone.consumer })}>What else is held of {gone.consumer}</Link>
+      </div>
+      <Facts
+        items={[
+          ["Consumer", gone.consumer],
+          ["Topic", gone.topic],
+          ["Tenant", gone.tenant],
+          ["Key", <KeyLink of={gone} />],
+          ["Event", <span class="wrap mono">{gone.event_id ? <><Link to={at`/events/${gone.event_id}`}>{gone.event_id}</Link> <Copy text={gone.event_id} label="Copy the id" /></> : "none"}</span>],
+          correlation ? ["Correlation", <Link class="wrap mono" to={at`/events/${correlation}`}>{correlation}</Link>] : null,
+        ]}
+      />
+      <History actions={history} />
+    </Page>
+  );
+}
+
+const BECAME: Record<Gone["outcome"], string> = {
+  applied: "It was applied.",
+  held: "It runs out of order now, and has another number.",
+  forgotten: "It was set aside, and is not kept any more.",
+  unknown: "It is held no more, and nothing is left that tells what became of it.",
+};
+
 /** The sentence of its state, how many wait, and what to press. */
 function Standing({ one, done, edit }: { one: Held; done: () => void; edit: () => void }) {
   const meaning = one.state_means;
@@ -150,7 +225,7 @@ function Standing({ one, done, edit }: { one: Held; done: () => void; edit: () =
           const [label, danger] = LABELS[name] ?? [name, false];
           if (name === "held.edit")
             return one.readable && one.payloads ? (
-              <Button key={name} onClick={edit}>
+              <Button key={name} barred={barred(name)} onClick={edit}>
                 {label}…
               </Button>
             ) : null;

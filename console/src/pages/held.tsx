@@ -1,7 +1,8 @@
 import { useState } from "preact/hooks";
-import { BulkAct } from "../acting";
+import { BulkAct, BulkActing } from "../acting";
 import { at, query, useData } from "../api";
 import { type Bounded, failure, type HeldLine, type Meaning, Means, StateBadge } from "../held/states";
+import { barred } from "../rights";
 import { requery } from "../router";
 import type { PageProps } from "../routes";
 import { Age, Bar, Button, count, Empty, Field, Link, Page, Section, Table, Tabs } from "../ui";
@@ -40,7 +41,7 @@ export default function Held({ query: asked }: PageProps) {
       {groups.data && (
         <>
           <p class="held-sum">{summed(found, filtered)}</p>
-          <div>
+          <div class="held-states">
             {states.map((state) => {
               const meaning = groups.data?.states[state];
               return meaning && <Means key={state} state={state} meaning={meaning} />;
@@ -125,10 +126,41 @@ function GroupActs({ group, filters, done }: { group: Group; filters: Record<str
   const { correlation: _, ...rest } = filters;
   const params = { ...rest, service: group.service, consumer: group.consumer, state: group.state, ...(group.fingerprint ? { fingerprint: group.fingerprint } : {}) };
   // Without a failure that names them, a job would take others of this consumer too.
-  if (filters.correlation || group.state === "blocked" || (!group.fingerprint && group.state !== "gap")) return null;
-  if (group.state === "gap") return <BulkAct name="held.release.all" params={params} label="Release…" small onDone={done} />;
-  return <BulkAct name="held.retry.all" params={params} label="Retry all…" small onDone={done} />;
+  const [more, show] = useState<Many | null>(null);
+  if (group.state === "blocked") return <span class="muted">follow the first ones</span>;
+  const [first, ...others] = MANY[group.state] ?? [];
+  if (filters.correlation || !first || (!group.fingerprint && group.state !== "gap")) return null;
+  return (
+    <>
+      <BulkAct name={first.name} params={params} label={`${first.label}…`} small onDone={done} />
+      {others.map((one) => (
+        <Button key={one.name} kind="quiet" small barred={barred(one.name)} aria-haspopup="dialog" onClick={() => show(one)}>
+          {one.label}…
+        </Button>
+      ))}
+      {more && <BulkActing name={more.name} params={params} title={`${more.label}…`} onDone={done} onClose={() => show(null)} />}
+    </>
+  );
 }
+
+interface Many {
+  name: string;
+  label: string;
+}
+
+const RETRY: Many = { name: "held.retry.all", label: "Retry all" };
+const RERUN: Many = { name: "held.rerun.all", label: "Run all out of order" };
+const SKIP: Many = { name: "held.skip.all", label: "Skip all" };
+const QUARANTINE: Many = { name: "held.quarantine.all", label: "Quarantine all" };
+
+/** What works for all of a failure, by its state; the likeliest first. */
+export const MANY: Record<string, readonly Many[]> = {
+  dead: [RETRY, SKIP, QUARANTINE],
+  retrying: [{ ...RETRY, label: "Retry all now" }, SKIP, QUARANTINE],
+  quarantined: [RETRY, RERUN, SKIP],
+  skipped: [RERUN],
+  gap: [{ name: "held.release.all", label: "Release" }, QUARANTINE],
+};
 
 function Filters({ filters, choices }: { filters: Record<string, string>; choices: Groups["choices"] }) {
   const [typed, type] = useState<Record<string, string>>(filters);

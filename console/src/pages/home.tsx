@@ -1,5 +1,5 @@
 // Four questions: does it add up, what is stuck, what does it mean, what to press.
-import { useData } from "../api";
+import { at, query, useData } from "../api";
 import { Sentence } from "../held/states";
 import { Age, Badge, Chart, Empty, Figure, Figures, Link, Page, Section, Sparkline, Table, cls, count, counted, rate, span, type Tone } from "../ui";
 
@@ -16,6 +16,7 @@ interface Trouble {
   do: string;
   press: { label: string; to: string }[];
   page: string;
+  word: string;
   count: number | null;
   seconds: number | null;
 }
@@ -137,7 +138,7 @@ function Stuck({ troubles, more }: { troubles: Trouble[]; more: number }) {
       {troubles.map((one) => (
         <li key={`${one.kind} ${one.service} ${one.of} ${one.page}`} class={cls("trouble", `trouble-${one.gravity}`)}>
           <div class="trouble-head">
-            <Badge tone={GRAVITY[one.gravity].tone}>{GRAVITY[one.gravity].word}</Badge>
+            <Badge tone={GRAVITY[one.gravity].tone}>{one.word || GRAVITY[one.gravity].word}</Badge>
             <strong class="wrap">{one.what}</strong>
           </div>
           <dl class="trouble-words">
@@ -156,9 +157,9 @@ function Stuck({ troubles, more }: { troubles: Trouble[]; more: number }) {
                 {press.label}
               </Link>
             ))}
-            <span class="muted">
-              Runbook: <code>docs/runbooks/{one.page}.md</code>
-            </span>
+            <Link to={at`/runbooks/${one.page}`} aria-label={`Runbook: ${one.what}`}>
+              Runbook
+            </Link>
           </div>
         </li>
       ))}
@@ -167,30 +168,65 @@ function Stuck({ troubles, more }: { troubles: Trouble[]; more: number }) {
   );
 }
 
+interface Row {
+  consumer: Consumer;
+  of: string;
+  whole: boolean;
+  line: Equation;
+}
+
+/** A line for each consumer, and under it one for each topic that does not add up. */
+export function lines(consumers: readonly Consumer[]): Row[] {
+  return consumers.flatMap((consumer) => {
+    const [only] = consumer.topics;
+    if (only && consumer.topics.length === 1) return [{ consumer, of: "1 topic", whole: true, line: only }];
+    const odd = consumer.topics.filter((one) => one.verdict !== "adds up");
+    return [
+      { consumer, of: `${count(consumer.topics.length)} topics`, whole: true, line: together(consumer) },
+      ...odd.map((line) => ({ consumer, of: line.topic, whole: false, line })),
+    ];
+  });
+}
+
+function together(consumer: Consumer): Equation {
+  const all = (of: (one: Equation) => number | null): number | null => consumer.topics.reduce<number | null>((sum, one) => (sum === null || of(one) === null ? null : sum + (of(one) ?? 0)), 0);
+  const lags = consumer.topics.map((one) => one.lag).filter((one): one is number => one !== null);
+  return {
+    topic: "",
+    verdict: consumer.verdict,
+    missing: all((one) => one.missing) ?? 0,
+    committed: all((one) => one.committed),
+    applied: all((one) => one.applied) ?? 0,
+    in_flight: all((one) => one.in_flight),
+    held: all((one) => one.held) ?? 0,
+    given_up: all((one) => one.given_up) ?? 0,
+    lag: lags.length ? Math.max(...lags) : null,
+  };
+}
+
 function Consumers({ consumers, away }: { consumers: Consumer[]; away: boolean }) {
-  const rows = consumers.flatMap((consumer) => consumer.topics.map((topic, i) => ({ consumer, topic, first: i === 0 })));
   return (
     <Table
-      caption="The equation of each consumer in each topic"
-      rows={rows}
-      id={(row) => `${row.consumer.service} ${row.consumer.name} ${row.topic.topic}`}
+      caption="The equation of each consumer"
+      rows={lines(consumers)}
+      id={(row) => `${row.consumer.service} ${row.consumer.name} ${row.of}`}
       empty={away ? "Nobody can tell: no store of a consumer could be asked." : "No consumer is declared, so there is nothing to add up."}
       columns={[
-        { title: "Consumer", cell: (row) => <Link to={`/consumers?consumer=${encodeURIComponent(row.consumer.name)}`}>{row.consumer.name}</Link> },
-        { title: "Topic", cell: (row) => row.topic.topic },
-        { title: "Verdict", cell: (row) => <Badge tone={TONES[row.topic.verdict]}>{said(row.topic)}</Badge> },
-        { title: "Committed", end: true, cell: (row) => count(row.topic.committed) },
-        { title: "Applied", end: true, cell: (row) => count(row.topic.applied) },
-        { title: "In flight", end: true, cell: (row) => count(row.topic.in_flight) },
+        { title: "Consumer", cell: (row) => (row.whole ? <Link to={query("/consumers", { q: row.consumer.name, by: "topic" })}>{row.consumer.name}</Link> : <span class="muted">in {row.of}</span>) },
+        { title: "Reads", cell: (row) => (row.whole ? <span class="wrap">{row.of}</span> : "") },
+        { title: "Verdict", cell: (row) => <Badge tone={TONES[row.line.verdict]}>{said(row.line)}</Badge> },
+        { title: "Committed", end: true, cell: (row) => count(row.line.committed) },
+        { title: "Applied", end: true, cell: (row) => count(row.line.applied) },
+        { title: "In flight", end: true, cell: (row) => count(row.line.in_flight) },
         {
           title: "Held",
           end: true,
-          cell: (row) => (row.topic.held ? <Link to={`/held?consumer=${encodeURIComponent(row.consumer.name)}`}>{count(row.topic.held)}</Link> : "0"),
+          cell: (row) => (row.line.held ? <Link to={query("/held", { consumer: row.consumer.name })}>{count(row.line.held)}</Link> : "0"),
         },
-        { title: "Given up", end: true, spare: true, cell: (row) => count(row.topic.given_up) },
-        { title: "Oldest", end: true, cell: (row) => <Age seconds={row.topic.lag} /> },
-        { title: "Applied per second", spare: true, cell: (row) => (row.first ? <Small points={row.consumer.rates} label={`Applied per second by ${row.consumer.name}`} text={rate(row.consumer.rate)} /> : "") },
-        { title: "Run by", end: true, spare: true, cell: (row) => (row.consumer.workers === null ? "–" : row.consumer.workers === 0 ? <Badge tone={sum(row.consumer.held) || row.topic.in_flight ? "bad" : "warn"}>nobody</Badge> : count(row.consumer.workers)) },
+        { title: "Given up", end: true, spare: true, cell: (row) => count(row.line.given_up) },
+        { title: "Oldest", end: true, cell: (row) => <Age seconds={row.line.lag} /> },
+        { title: "Applied/s", spare: true, cell: (row) => (row.whole ? <Small points={row.consumer.rates} label={`Applied per second by ${row.consumer.name}`} text={rate(row.consumer.rate)} /> : "") },
+        { title: "Run by", end: true, spare: true, cell: (row) => (!row.whole ? "" : row.consumer.workers === null ? "–" : row.consumer.workers === 0 ? <Badge tone={sum(row.consumer.held) || row.line.in_flight ? "bad" : "warn"}>nobody</Badge> : count(row.consumer.workers)) },
       ]}
     />
   );

@@ -1,7 +1,7 @@
 import { type Listing, at, query as asked, useData } from "../api";
 import { requery } from "../router";
 import type { PageProps } from "../routes";
-import { Badge, Bar, Button, Empty, Field, Link, Page, Search, Table, Time, counted } from "../ui";
+import { Badge, Bar, Button, Empty, Field, Link, Notice, Page, Search, Table, Time, counted } from "../ui";
 
 interface Action {
   id: string;
@@ -24,13 +24,13 @@ interface Action {
 const VERBS = ["", "held", "held retry", "held skip", "held edit", "outbox", "saga", "schedule", "timers", "projection", "seek", "console", "console view", "console unmask"];
 
 export default function Log({ query }: PageProps) {
-  const names = ["verb", "by", "event", "since", "until", "service"] as const;
+  const names = ["verb", "by", "event", "since", "until", "service", "job"] as const;
   const given = Object.fromEntries(names.map((name) => [name, query.get(name)]));
   const found = useData<Listing<Action>>(asked("/log", { ...given, after: query.get("after") }), { live: "log" });
   const set = (name: string) => (value: string) => requery({ [name]: value || null, after: null });
   const filtered = names.some((name) => query.get(name));
   return (
-    <Page title="Operators' log" says="Who did what, when and why, and what it changed; also who looked at payloads. It is kept for a year." data={found}>
+    <Page title="Operators' log" says="Who did what, when and why, and what it changed; also who looked at payloads. A job is one line, which opens. It is kept for a year." data={found}>
       <Bar>
         <Field label="What" value={query.get("verb") ?? ""} onInput={set("verb")} choices={VERBS.map((verb) => ({ value: verb, label: verb || "everything" }))} />
         <Search label="Who, exactly" value={query.get("by") ?? ""} onSearch={set("by")} />
@@ -39,6 +39,11 @@ export default function Log({ query }: PageProps) {
         <Moment label="Until" value={query.get("until")} onPick={set("until")} />
         {filtered && <Button onClick={() => requery({ ...Object.fromEntries(names.map((name) => [name, null])), after: null })}>Show all</Button>}
       </Bar>
+      {query.get("job") && (
+        <Notice action={<Button small onClick={() => requery({ job: null, after: null })}>Back to all</Button>}>
+          What one job did, item by item.
+        </Notice>
+      )}
       <Table
         caption="What operators did, newest first"
         rows={found.data?.items ?? []}
@@ -50,7 +55,7 @@ export default function Log({ query }: PageProps) {
           { title: "Who", cell: (row) => <span class="wrap">{row.by}</span> },
           { title: "What", cell: (row) => <strong>{row.verb}</strong> },
           { title: "Of", cell: (row) => <Of row={row} />, wide: true },
-          { title: "Why", cell: (row) => <span class="wrap">{row.why || <span class="muted">not said</span>}</span>, wide: true },
+          { title: "Why", cell: (row) => <span class="wrap">{row.why.replace(OF_JOB, "") || <span class="muted">not said</span>}</span>, wide: true },
           { title: "Changed", cell: (row) => <Changed row={row} /> },
           { title: "Outcome", cell: (row) => <Badge tone={row.outcome === "done" ? "good" : row.outcome === "begun" ? "warn" : "bad"}>{row.outcome}</Badge> },
         ]}
@@ -59,7 +64,19 @@ export default function Log({ query }: PageProps) {
   );
 }
 
+const OF_JOB = / \[job [0-9a-f-]{36}\]$/;
+
 function Of({ row }: { row: Action }) {
+  if (row.verb === "job start")
+    return (
+      <span class="wrap">
+        {row.target.replace(/^job [0-9a-f-]{36}: /, "")} <span class="muted">in {row.service}</span>{" "}
+        <span class="presses">
+          <Link to={at`/jobs/${row.service}/${row.id}`}>The job</Link>
+          <Link to={asked("/log", { job: row.id })}>{row.count ? `Its ${counted(row.count, "line")}` : "Its lines"}</Link>
+        </span>
+      </span>
+    );
   const many = `${counted(row.count, "event")}${row.topic ? ` of ${row.topic}` : ""}`;
   return (
     <span class="wrap">

@@ -1,4 +1,4 @@
-import { Act, BulkAct } from "../acting";
+import { Act, BulkAct, Resend } from "../acting";
 import { type Listing, at, query, useData } from "../api";
 import { requery } from "../router";
 import type { PageProps } from "../routes";
@@ -50,7 +50,7 @@ export default function Outbox({ query: asked }: PageProps) {
   const oldest = Math.max(0, ...stores.map((one) => one.oldest));
   const busy = stores.flatMap((store) => store.topics.map((topic) => ({ ...topic, store }))).filter((one) => asked.has("all") || one.unsent || one.refused);
   return (
-    <Page title="Outbox" says="Events that were committed and are not with the broker yet, by topic." data={found}>
+    <Page title="Outbox" says="Events that were committed and are not with the broker yet, by topic." data={found} actions={<Resend topics={stores.flatMap((one) => one.topics.map((each) => ({ topic: each.topic, service: each.service ?? one.service })))} onDone={found.refresh} />}>
       <p class="verdict">
         {refused ? `The broker refused ${counted(refused, "event")} for good: their keys wait for you.` : stuck ? `${counted(stuck, "event")} wait for another try.` : unsent ? `${counted(unsent, "event")} on their way to the broker.` : "Everything that was committed is with the broker."}
       </p>

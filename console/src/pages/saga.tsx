@@ -62,6 +62,16 @@ export default function OneSaga({ params, query }: PageProps) {
   );
 }
 
+/** Since when it stands where it stands: its status may be older than its last turn. */
+export function standsSince(one: { status: Status; changed_at: string; started_at: string; turns: readonly { at: string; status: Status }[] }): string {
+  let since = one.turns.length ? one.changed_at : one.started_at;
+  for (const turn of [...one.turns].reverse()) {
+    if (turn.status !== one.status) break;
+    since = turn.at;
+  }
+  return since;
+}
+
 function Shown({ one, service, done }: { one: Saga; service: string; done: () => void }) {
   const acts = { service, saga: one.saga, id: one.id, tenant: one.tenant, attempt: one.attempt };
   const bad = STATUS[one.status][0];
@@ -94,6 +104,7 @@ function Shown({ one, service, done }: { one: Saga; service: string; done: () =>
           one.undoing && ["Undoing", <span class="wrap">{one.undoing.step}{one.undoing.waiting ? ", waits for its fact" : one.undoing.attempts ? `, failed ${counted(one.undoing.attempts, "time")}` : ""}{one.undoing.error ? `: ${one.undoing.error}` : ""}</span>],
           !!one.reason && ["Reason", <span class="wrap">{one.reason}</span>],
           !!one.note && ["Note", <span class="wrap">{one.note}</span>],
+          [`${STATUS[one.status][1].charAt(0).toUpperCase()}${STATUS[one.status][1].slice(1)} since`, <><Time at={standsSince(one)} /> <span class="muted">(<Age since={standsSince(one)} />)</span></>],
           ["Started", <Time at={one.started_at} />],
           ["Last change", <><Time at={one.changed_at} /> <span class="muted">(<Age since={one.changed_at} />)</span></>],
           !!one.ended_at && ["Ended", <><Time at={one.ended_at} /> <span class="muted">after {span((Date.parse(one.ended_at) - Date.parse(one.started_at)) / 1000)}</span></>],

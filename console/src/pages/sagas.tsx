@@ -1,7 +1,7 @@
 import { type Listing, at, query as asked, useData } from "../api";
 import { requery } from "../router";
 import type { PageProps } from "../routes";
-import { Age, Badge, Bar, Button, Empty, Field, Link, Notice, Page, Search, Section, Table, type Tone, count, counted } from "../ui";
+import { Age, Badge, Bar, Button, Empty, Field, Link, Notice, Page, Search, Section, Table, type Tone, count, counted, span } from "../ui";
 
 export type Status = "awaited" | "running" | "compensating" | "completed" | "compensated" | "partial" | "compensation_failed" | "cancelled";
 
@@ -96,7 +96,7 @@ export default function Sagas({ query }: PageProps) {
                     <span class="muted">0</span>
                   ),
               })),
-              { title: "Oldest that runs", cell: (row) => <Age seconds={row.oldest.running ?? null} />, end: true },
+              { title: "Oldest that runs began", cell: (row) => (row.oldest.running === undefined ? <span class="muted">–</span> : <>{span(row.oldest.running)} ago</>), end: true },
             ]}
           />
         </Section>
@@ -145,8 +145,8 @@ export function Rows({ rows, caption, next }: { rows: readonly SagaLine[]; capti
         { title: "Last step", cell: (row) => <span class="wrap">{row.last_step || "–"}</span> },
         { title: "Next, or why", cell: (row) => <Next row={row} />, wide: true },
         { title: "Tenant", cell: (row) => <span class="wrap">{row.tenant}</span> },
-        { title: "Started", cell: (row) => <Age since={row.started_at} /> },
-        { title: "Last change", cell: (row) => <Age since={row.changed_at} />, spare: true },
+        { title: "Last change", cell: (row) => <Age since={row.changed_at} /> },
+        { title: "Started", cell: (row) => <Age since={row.started_at} />, spare: true },
       ]}
     />
   );

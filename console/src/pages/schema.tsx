@@ -1,7 +1,9 @@
 // One version of one event: its fields, who reads them, its schema, its versions.
-import { at, useData } from "../api";
+import { useState } from "preact/hooks";
+import { ApiError, ask, at, query, useData } from "../api";
 import type { PageProps } from "../routes";
-import { Badge, Code, Facts, Link, Page, Section, Table, Time } from "../ui";
+import { Badge, Button, Code, Facts, Field, Link, Notice, Page, Section, Table, Time } from "../ui";
+import { laidOut, tokens } from "../ui/tokens";
 import type { Line } from "./catalogue";
 
 interface Event {
@@ -65,6 +67,7 @@ export default function SchemaPage({ params }: PageProps) {
               ]}
             />
           </Section>
+          <Compare subject={found.subject} declared={found.schema} />
           <Section title="Who reads it">
             <Table
               caption="Readers"
@@ -122,4 +125,72 @@ export default function SchemaPage({ params }: PageProps) {
       )}
     </Page>
   );
+}
+
+interface Compared {
+  outcome: string;
+  sentence: string;
+  findings: { path: string; weight: string; breaks: string; sentence: string; way_out: string; readers: string[]; perhaps: string[] }[];
+}
+
+/** Another schema in the place of this one: what that would break. Nothing is kept of it. */
+function Compare({ subject, declared }: { subject: string; declared: string }) {
+  const [open, show] = useState(false);
+  const [text, write] = useState("");
+  const [busy, wait] = useState(false);
+  const [told, tell] = useState<Compared>();
+  const [error, fail] = useState<ApiError>();
+  const compare = async (): Promise<void> => {
+    wait(true);
+    fail(undefined);
+    tell(undefined);
+    try {
+      tell((await ask<Compared>(query(at`/catalogue/events/${subject}/comparison`, { schema: text }))).data);
+    } catch (failure) {
+      fail(failure instanceof ApiError ? failure : new ApiError(0, String(failure)));
+    } finally {
+      wait(false);
+    }
+  };
+  if (!open)
+    return (
+      <p>
+        <Button onClick={() => (write(pretty(declared)), show(true))}>Try another schema…</Button>
+      </p>
+    );
+  return (
+    <Section title="Try another schema" says="Change it, or paste yours: it is compared with what is declared, as `posthouse schema check` does, and nothing is kept.">
+      <Field label="New schema" value={text} onInput={write} lines={14} mono />
+      <p class="bar">
+        <Button kind="main" busy={busy} disabled={!text.trim()} onClick={() => void compare()}>
+          What would it break?
+        </Button>
+        <Button onClick={() => show(false)}>Close</Button>
+      </p>
+      <div aria-live="polite">
+        {error && <Notice tone="bad" title={error.message}>{error.hint}</Notice>}
+        {told && <Notice tone={told.findings.some((one) => one.weight !== "note") ? "bad" : "good"} title={told.sentence} />}
+      </div>
+      {told && told.findings.length > 0 && (
+        <Table
+          caption="What the other schema would break"
+          rows={told.findings}
+          id={(one) => `${one.path} ${one.sentence}`}
+          columns={[
+            { title: "Where", cell: (one) => <code>{one.path || "the message"}</code> },
+            { title: "How grave", cell: (one) => <Badge tone={one.weight === "breaks" ? "bad" : one.weight === "unjudged" ? "warn" : "neutral"}>{one.weight}</Badge> },
+            { title: "What", wide: true, cell: (one) => one.sentence },
+            { title: "Whom it touches", wide: true, cell: (one) => <>{one.readers.join(", ") || "nobody for certain"}{one.perhaps.length > 0 && <span class="muted">; perhaps {one.perhaps.join(", ")}</span>}</> },
+            { title: "The way out", wide: true, cell: (one) => one.way_out || "–" },
+          ]}
+        />
+      )}
+    </Section>
+  );
+}
+
+/** Laid out to be read and changed; numbers stay as they are written. */
+function pretty(text: string): string {
+  const pieces = tokens(text);
+  return pieces ? laidOut(pieces).map((one) => one.text).join("") : text; // Protobuf
 }

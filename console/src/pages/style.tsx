@@ -30,7 +30,7 @@ export default function Style() {
       path={[["Home", "/"]]}
       actions={
         <>
-          <Button onClick={() => toast("Retried 3 events.", "good")}>A toast</Button>
+          <Button onClick={() => toast("Retried 3 events.", { tone: "good", stay: true, to: "/log", label: "See the operators' log" })}>A toast</Button>
           <Button kind="main" onClick={() => set(true)}>
             A dialog
           </Button>
@@ -61,7 +61,7 @@ export default function Style() {
           <Button kind="quiet">Cancel</Button>
           <Button busy>Working</Button>
           <Button disabled>Not now</Button>
-          <Menu label="More" items={[{ label: "Quarantine", onPick: () => toast("Quarantined.") }, { label: "Release", onPick: () => toast("It failed: the store is away.", "bad") }, { label: "Drop", danger: true, onPick: () => undefined }]} />
+          <Menu label="More" items={[{ label: "Quarantine", onPick: () => toast("Quarantined.") }, { label: "Release", onPick: () => toast("It failed: the store is away.", { tone: "bad" }) }, { label: "Drop", danger: true, onPick: () => undefined }]} />
         </Bar>
         <p>
           <Badge>neutral</Badge> <Badge tone="good">applied</Badge> <Badge tone="warn">waiting</Badge> <Badge tone="bad">dead</Badge> <Badge tone="info">in flight</Badge> <Time at={ago(50)} /> <Age since={ago(4_000)} /> <Age since={ago(-90)} /> <Age seconds={0.042} /> <Link to="/style">a link</Link> <code>posthouse held retry</code>

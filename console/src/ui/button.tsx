@@ -1,6 +1,7 @@
 import type { ButtonHTMLAttributes, ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { copy } from "./copying";
+import { toast } from "./toasts";
 import { cls } from "./types";
 
 interface Props extends Omit<ButtonHTMLAttributes<HTMLButtonElement>, "class" | "disabled" | "type"> {
@@ -9,25 +10,33 @@ interface Props extends Omit<ButtonHTMLAttributes<HTMLButtonElement>, "class" | 
   small?: boolean;
   busy?: boolean;
   disabled?: boolean;
+  /** Why this person may not press it: it can be reached and says so, and does nothing. */
+  barred?: string;
   type?: "button" | "submit";
   class?: string;
   children: ComponentChildren;
 }
 
 /** Something to press. While it is busy it cannot be pressed again, and says so. */
-export function Button({ kind = "plain", small, busy, disabled, type = "button", class: more, children, onClick, ...rest }: Props) {
+export function Button({ kind = "plain", small, busy, disabled, barred, type = "button", class: more, children, onClick, ...rest }: Props) {
   return (
     <button
       {...rest}
       type={type}
       class={cls("button", `button-${kind}`, small && "button-small", more)}
-      aria-disabled={busy || undefined}
+      aria-disabled={busy || !!barred || undefined}
       aria-busy={busy || undefined}
       disabled={disabled}
-      onClick={(event) => (busy ? event.preventDefault() : onClick?.(event))}
+      title={barred || rest.title}
+      onClick={(event) => {
+        if (barred) toast(barred, { tone: "warn" });
+        if (busy || barred) event.preventDefault();
+        else onClick?.(event);
+      }}
     >
       {busy && <span class="spinner" aria-hidden="true" />}
       {children}
+      {barred && <span class="unseen">. {barred}</span>}
     </button>
   );
 }

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import type uPlot from "uplot";
+import { moments, nearest, pen, steps } from "./scale";
 
 export interface Series {
   name: string;
@@ -16,95 +16,105 @@ interface Props {
   height?: number;
 }
 
-/** A colour as the page has it now: canvas knows no custom properties. */
-function colour(name: string, of: HTMLElement): string {
-  const probe = document.createElement("span");
-  probe.style.color = `var(${name})`;
-  of.append(probe);
-  const found = getComputedStyle(probe).color;
-  probe.remove();
-  return found;
-}
+const LEFT = 46;
+const RIGHT = 8;
+const TOP = 8;
+const BELOW = 20;
+const TICK = 76;
 
 const minutes = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const seconds = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
-/** Figures over time. Those who cannot see it get the last values in a sentence. */
-export function Chart({ label, times, series, unit = "", height = 180 }: Props) {
+/** Figures over time, drawn as SVG. The legend has the last values, or those under the pointer; arrows walk through them. */
+export function Chart({ label, times, series, unit = "", height = 170 }: Props) {
   const frame = useRef<HTMLDivElement>(null);
-  const plot = useRef<uPlot | null>(null);
-  const [theme, setTheme] = useState(0);
-  const names = series.map((one) => one.name).join("\n");
-  const data = [times, ...series.map((one) => one.values)] as unknown as uPlot.AlignedData;
+  const [width, setWidth] = useState(0);
+  const [at, point] = useState<number | null>(null);
   const drawn = times.length > 1; // one point has no length of time to be drawn over
-  const latest = useRef(data);
-  latest.current = data;
-
-  useEffect(() => {
-    const changed = (): void => setTheme((was) => was + 1);
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    const watch = new MutationObserver(changed);
-    dark.addEventListener("change", changed);
-    watch.observe(document.documentElement, { attributeFilter: ["data-theme"] });
-    return () => {
-      dark.removeEventListener("change", changed);
-      watch.disconnect();
-    };
-  }, []);
-
   useEffect(() => {
     const room = frame.current;
-    if (!room || !drawn) return;
-    let over = false;
-    const resize = new ResizeObserver(() => plot.current?.setSize({ width: room.clientWidth, height }));
-    import("./plot").then(({ default: Plot }) => {
-      if (over) return;
-      const axis: uPlot.Axis = { stroke: colour("--muted", room), grid: { stroke: colour("--line", room), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
-      plot.current = new Plot(
-        {
-          width: room.clientWidth,
-          height,
-          cursor: { y: false, points: { size: 6 } },
-          legend: { live: true },
-          scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 1, 1e-6) * 1.1] } },
-          axes: [{ ...axis, space: 70, values: (_, ticks, __, ___, step) => ticks.map((tick) => (step < 60 ? seconds : minutes).format(tick * 1000)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => short.format(tick) + unit) }],
-          series: [
-            { value: (_, at) => (at === null ? "" : new Date(at * 1000).toLocaleTimeString(undefined, { hourCycle: "h23" })) },
-            ...names.split("\n").map((name, i) => ({
-              label: name,
-              stroke: colour(`--series-${(i % 4) + 1}`, room),
-              width: 1.5,
-              dash: i >= 4 ? [6, 3] : undefined,
-              points: { show: false },
-              value: (_: uPlot, value: number | null) => (value === null ? "–" : short.format(value) + unit),
-            })),
-          ],
-        },
-        latest.current,
-        room,
-      );
-      resize.observe(room);
-    });
-    return () => {
-      over = true;
-      resize.disconnect();
-      plot.current?.destroy();
-      plot.current = null;
-    };
-  }, [names, unit, height, theme, drawn]);
+    if (!room) return;
+    const resize = new ResizeObserver(() => setWidth(room.clientWidth));
+    resize.observe(room);
+    return () => resize.disconnect();
+  }, [drawn]);
 
-  useEffect(() => plot.current?.setData(data), [times, series]);
-
-  const said = series.map((one) => `${one.name} ${one.values.at(-1) ?? "unknown"}${unit}`).join(", ");
+  const from = times[0] ?? 0;
+  const until = Math.max(times.at(-1) ?? 1, from + 1);
+  const known = series.flatMap((one) => one.values.filter((value): value is number => value !== null));
+  const marks = steps(Math.min(0, ...known), Math.max(1e-6, ...known));
+  const low = marks[0] ?? 0;
+  const top = marks.at(-1) ?? 1;
+  const x = (time: number): number => LEFT + ((time - from) / (until - from)) * Math.max(width - LEFT - RIGHT, 1);
+  const y = (value: number): number => TOP + (1 - (value - low) / (top - low)) * (height - TOP - BELOW);
+  const said = (value: number | null | undefined): string => (value === null || value === undefined ? "–" : short.format(value) + unit);
+  const shown = at === null ? times.length - 1 : Math.min(at, times.length - 1);
+  const clock = until - from < 240 ? seconds : minutes;
+  const key = (event: KeyboardEvent): void => {
+    const next = { ArrowLeft: shown - 1, ArrowRight: shown + 1, Home: 0, End: times.length - 1 }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    point(Math.max(0, Math.min(next, times.length - 1)));
+  };
   return (
     <figure class="chart">
       <figcaption class="chart-label">
         {label}
-        <span class="unseen">: now {said}</span>
+        <span class="unseen">: now {series.map((one) => `${one.name} ${said(one.values.at(-1))}`).join(", ")}</span>
       </figcaption>
-      {!drawn && <p class="chart-wait muted">The first figures come in a moment.</p>}
-      <div ref={frame} class="chart-frame" aria-hidden="true" hidden={!drawn} />
+      {!drawn ? (
+        <p class="chart-wait muted">The first figures come in a moment.</p>
+      ) : (
+        <>
+          <div
+            ref={frame}
+            class="chart-frame"
+            role="group"
+            aria-label={`${label}, over time: arrows walk through it`}
+            tabIndex={0}
+            onKeyDown={key}
+            onBlur={() => point(null)}
+            onPointerMove={(event) => point(nearest(times, from + ((event.offsetX - LEFT) / Math.max(width - LEFT - RIGHT, 1)) * (until - from)))}
+            onPointerLeave={() => point(null)}
+          >
+            {width > 0 && (
+              <svg width={width} height={height} aria-hidden="true">
+                {marks.map((mark) => (
+                  <g key={mark}>
+                    <path class="chart-grid" d={`M${LEFT} ${y(mark)}H${width - RIGHT}`} />
+                    <text class="chart-tick" x={LEFT - 6} y={y(mark)} dy="0.32em" text-anchor="end">
+                      {said(mark)}
+                    </text>
+                  </g>
+                ))}
+                {moments(from, until, Math.floor((width - LEFT) / TICK)).map((time) => (
+                  <text key={time} class="chart-tick" x={x(time)} y={height - 4} text-anchor={x(time) > width - 34 ? "end" : "middle"}>
+                    {clock.format(time * 1000)}
+                  </text>
+                ))}
+                {series.map((one, i) => (
+                  <path key={one.name} class={`chart-line series-${i + 1}`} d={pen(one.values, (j) => x(times[j] ?? from), y)} />
+                ))}
+                {at !== null && <path class="chart-cursor" d={`M${x(times[shown] ?? from)} ${TOP}V${height - BELOW}`} />}
+                {at !== null &&
+                  series.map((one, i) => {
+                    const value = one.values[shown];
+                    return value === null || value === undefined ? null : <circle key={one.name} class={`chart-dot series-${i + 1}`} cx={x(times[shown] ?? from)} cy={y(value)} r={3.5} />;
+                  })}
+              </svg>
+            )}
+          </div>
+          <p class="chart-legend" aria-live={at === null ? "off" : "polite"}>
+            {series.map((one, i) => (
+              <span key={one.name}>
+                <span class={`chart-key series-${i + 1}`} aria-hidden="true" /> {one.name} <strong>{said(one.values[shown])}</strong>
+              </span>
+            ))}
+            <span class="muted">{at === null ? "now" : seconds.format((times[shown] ?? 0) * 1000)}</span>
+          </p>
+        </>
+      )}
     </figure>
   );
 }

@@ -1,20 +1,32 @@
 import { signal } from "@preact/signals";
+import { Link } from "./link";
 import { cls, type Tone } from "./types";
 
-interface Toast {
+interface More {
+  tone?: Tone;
+  /** Where one sees what was done. */
+  to?: string;
+  label?: string;
+  /** Stays until it is closed. */
+  stay?: boolean;
+}
+
+interface Toast extends More {
   id: number;
   text: string;
-  tone: Tone;
 }
+
+const MOST = 4;
+const SHOWN = 6_000;
 
 const shown = signal<readonly Toast[]>([]);
 let last = 0;
 
-/** Say what became of something that was pressed. What went wrong stays until it is closed. */
-export function toast(text: string, tone: Tone = "neutral"): void {
+/** Say what became of something that was pressed, wherever its button has gone. What went wrong stays until it is closed. */
+export function toast(text: string, more: More = {}): void {
   const id = ++last;
-  shown.value = [...shown.value.slice(-3), { id, text, tone }];
-  if (tone !== "bad") setTimeout(() => drop(id), 6_000);
+  shown.value = [...shown.value.filter((one) => one.text !== text).slice(1 - MOST), { id, text, ...more }];
+  if (more.tone !== "bad" && !more.stay) setTimeout(() => drop(id), SHOWN);
 }
 
 const drop = (id: number): void => {
@@ -23,15 +35,22 @@ const drop = (id: number): void => {
 
 export function Toasts() {
   return (
-    <div class="toasts" role="status" aria-live="polite">
+    <section class="toasts" role="status" aria-live="polite" aria-label="What was done">
       {shown.value.map((one) => (
-        <div key={one.id} class={cls("toast", `toast-${one.tone}`)}>
-          <span class="wrap">{one.text}</span>
+        <div key={one.id} class={cls("toast", `toast-${one.tone ?? "neutral"}`)}>
+          <div class="toast-text">
+            <span class="wrap">{one.text}</span>
+            {one.to && (
+              <Link to={one.to} onClick={() => drop(one.id)}>
+                {one.label}
+              </Link>
+            )}
+          </div>
           <button type="button" class="toast-close" aria-label="Dismiss" onClick={() => drop(one.id)}>
             ✕
           </button>
         </div>
       ))}
-    </div>
+    </section>
   );
 }

@@ -49,6 +49,8 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     page: str
     count: int | None = None
     seconds: float | None = None
+    word: str = ""
+    """What it waits for, in a few words; empty: what its gravity says."""
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -58,6 +60,7 @@ class Held(msgspec.Struct, frozen=True):
     do: str
     gravity: Gravity
     page: str
+    word: str = ""
 
 
 HELD: Mapping[str, Held] = {
@@ -71,16 +74,44 @@ HELD: Mapping[str, Held] = {
         "unreadable, forked, or set aside; its key goes on", "look; retry when it is safe", "now", "refused"
     ),
     "gap": Held(
-        "an earlier number never came; its key waits", "wait; release gives the missing number up", "wait", "waiting"
+        "an earlier number never came; its key waits",
+        "wait; release gives the missing number up",
+        "wait",
+        "waiting",
+        "Waits for a number",
     ),
-    "blocked": Held("an earlier event of its key is held; its key waits", "deal with the first one", "wait", "waiting"),
+    "blocked": Held(
+        "an earlier event of its key is held; its key waits",
+        "deal with the first one",
+        "wait",
+        "waiting",
+        "Waits for an earlier one",
+    ),
     "retrying": Held(
         "failed, or was in flight during a crash; runs again at its time; its key waits",
         "nothing, or retry to run it now",
         "wait",
         "consumer-errors",
+        "Is tried again",
     ),
 }
+BESIDE_DEAD: Mapping[str, Held] = {
+    "blocked": Held(
+        "an earlier event of its key is held, and some of this consumer are dead: those never run by themselves",
+        "deal with the dead ones; these follow by themselves",
+        "wait",
+        "dead-letters",
+        "Waits for an earlier one",
+    ),
+    "retrying": Held(
+        "failed and runs again at its time; what fails as those did that are dead does not heal by itself",
+        "look whether it is the same failure: then mend the cause",
+        "wait",
+        "consumer-errors",
+        "Is tried again",
+    ),
+}
+"""Where others of the consumer are dead."""
 LATE = {"gap": OVER.gap_seconds, "blocked": OVER.blocked_seconds, "retrying": OVER.retrying_seconds}
 
 SAGAS: Mapping[str, tuple[str, str]] = {
@@ -202,6 +233,8 @@ def _held(look: Look) -> Iterator[Trouble]:
         age = look.most("held_oldest_seconds", consumer=consumer, state=state)
         late = age is not None and age > LATE.get(state, float("inf"))
         named = "a consumer that is no more" if consumer == OTHERS else consumer
+        if (service, consumer, "dead") in counts:
+            known = BESIDE_DEAD.get(state, known)
         query = {"service": service, "state": state} | ({} if consumer == OTHERS else {"consumer": consumer})
         yield Trouble(
             gravity="soon" if late else known.gravity,
@@ -215,11 +248,17 @@ def _held(look: Look) -> Iterator[Trouble]:
             page=known.page,
             count=int(number),
             seconds=age,
+            word="" if late else known.word,
         )
 
 
 def _since(age: float | None) -> str:
     return f", the first for {span(age)}" if age and age >= LONG else ""
+
+
+def _begun(age: float | None) -> str:
+    """Of sagas: the figure counts from the beginning of the first, whenever it came to stand where it stands."""
+    return f", the first of them begun {span(age)} ago" if age and age >= LONG else ""
 
 
 def _outbox(look: Look) -> Iterator[Trouble]:
@@ -291,7 +330,7 @@ def _sagas(look: Look) -> Iterator[Trouble]:
                 kind=state.replace("_", " "),
                 service=service,
                 of=saga,
-                what=f"{_some(number, 'saga')} {saga}: {state.replace('_', ' ')}{_since(age)}.",
+                what=f"{_some(number, 'saga')} {saga}: {state.replace('_', ' ')}{_begun(age)}.",
                 means=f"They {means}.",
                 do=f"{do[:1].upper()}{do[1:]}.",
                 press=[Press("Sagas", _to("/sagas", service=service, saga=saga, status=state))],

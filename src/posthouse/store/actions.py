@@ -44,7 +44,8 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 class ActionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which actions; None means any. `verb` `held` means all of them: `held retry`, `held edit`, …;
     `retry` means `held retry`, `outbox retry`, …; `since` is a time, and `until` one that is later than all of them. `before` is
-    (at, id) of one: only those older than it, to page on. `tenants` are those whose actions may be seen: of none, nothing."""
+    (at, id) of one: only those older than it, to page on. `tenants` are those whose actions may be seen: of none, nothing. `job` is
+    a job of the console: only what it did, item by item; empty: without the items of any job."""
 
     since: float | None = None
     until: float | None = None
@@ -54,6 +55,17 @@ class ActionFilter(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[float, str] | None = None
     key: str | None = None
     tenants: Collection[str] | None = None
+    job: str | None = None
+
+    @property
+    def of_job(self) -> str:
+        """What the reason of an item ends with, as LIKE takes it."""
+        return f"% [job {self.job or '_' * 36}]"
+
+
+def of_item(why: str, job: str) -> str:
+    """The reason of one item of a job: it is found by its end."""
+    return f"{why} [job {job}]"
 
 
 class ActionTable(Protocol):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.integration.console.conftest import console_at, environment, let_in, signed_in
 from tests.integration.console.town import HOSTILE
+from tests.kit.servers.ports import free_port
 from tests.kit.waiting import until
 
 WHY = "ticket 4711"
@@ -110,6 +113,84 @@ def test_a_consumer_reads_again_and_applies_nothing_twice(console: Page, town: P
     assert ("seek", WHY) in _logged(town)
 
 
+def test_the_page_of_an_event_says_that_it_was_applied_and_by_whom(console: Page, town: Path) -> None:
+    _open(console, town, "nobody-0")
+    (number,) = _rows(town, "SELECT id FROM posthouse_held WHERE key = 'nobody-0'")[0]
+    with sqlite3.connect(town / "town.db") as store:  # what was wrong is mended
+        store.execute(
+            "UPDATE posthouse_held SET body = CAST(replace(CAST(body AS TEXT), '\"total_cents\":0', '\"total_cents\":7') AS BLOB) WHERE id = ?",
+            (number,),
+        )
+    _press(console, "Retry…", "Retry")
+    with _worker(town):
+        expect(console.get_by_text("It was applied.")).to_be_visible()
+    expect(console.get_by_role("main").get_by_text(WHY).first).to_be_visible()
+    expect(console.get_by_role("main").get_by_text("pressed held retry")).to_be_visible()
+    expect(console.get_by_text("Not here")).to_have_count(0)
+
+
+def test_what_was_done_is_said_with_a_link_when_its_row_has_gone(console: Page, town: Path) -> None:
+    console.get_by_role("navigation").get_by_role("link", name="Timers").click()
+    row = console.get_by_role("row").filter(has_text="recall:later")
+    row.get_by_role("button", name="Cancel").click()
+    _confirm(console, None)
+    expect(row).to_have_count(0)
+    done = console.get_by_role("status", name="What was done")
+    done.get_by_role("link", name="See the operators' log").click()
+    expect(console.get_by_role("main").get_by_text("timers cancel")).to_be_visible()
+    expect(done.get_by_role("link")).to_have_count(0)
+
+
+def test_all_of_a_failure_are_given_up_as_a_job_that_is_one_line_of_the_log(console: Page, town: Path) -> None:
+    console.get_by_role("navigation").get_by_role("link", name="Held").click()
+    row = console.get_by_role("row").filter(has_text="LookupError")
+    row.get_by_role("button", name="Skip all…").click()
+    _confirm(console, None)
+    until(lambda: _count(town, "SELECT count(*) FROM posthouse_held WHERE state = 'skipped'") == 3, "all three")
+    console.get_by_role("link", name="See how far it is").click()
+    expect(console.get_by_role("main").get_by_text("done", exact=True).first).to_be_visible()
+    console.get_by_role("navigation").get_by_role("link", name="Operators' log").click()
+    lines = console.get_by_role("main").get_by_role("row").filter(has_text=WHY)
+    expect(lines).to_have_count(1)
+    console.get_by_role("link", name=re.compile("Its 3 lines")).click()
+    expect(lines).to_have_count(3)
+
+
+def test_events_are_sent_again(console: Page, town: Path) -> None:
+    console.get_by_role("navigation").get_by_role("link", name="Outbox").click()
+    console.get_by_role("button", name="Send again…").click()
+    _confirm(console, None)
+    until(lambda: ("job start", WHY) in _logged(town), "it is a job")
+
+
+def test_another_schema_says_what_it_would_break(console: Page) -> None:
+    console.get_by_role("navigation").get_by_role("link", name="Catalogue").click()
+    console.get_by_role("main").get_by_role("link", name=re.compile("order.placed")).first.click()
+    console.get_by_role("button", name="Try another schema…").click()
+    text = console.get_by_label("New schema")
+    text.fill(text.input_value().replace("total_cents", "total"))
+    console.get_by_role("button", name="What would it break?").click()
+    expect(console.get_by_text(re.compile("stand against it"))).to_be_visible()
+    expect(console.get_by_role("table", name="What the other schema would break")).to_contain_text("billing")
+
+
+def test_a_reader_is_told_why_a_button_does_nothing(chrome: Browser, town: Path) -> None:
+    with _served("tests.integration.console.reading:app", town) as address:
+        context = chrome.new_context()
+        page = context.new_page()
+        try:
+            page.goto(address)
+            page.get_by_role("navigation").get_by_role("link", name="Timers").click()
+            button = page.get_by_role("button", name=re.compile("^Cancel")).first
+            expect(button).to_have_attribute("aria-disabled", "true")
+            expect(button).to_have_attribute("title", re.compile("needs the role operator, and yours is reader"))
+            button.click(force=True)  # it is not "enabled": a person presses it even so
+            expect(page.get_by_role("status", name="What was done")).to_contain_text("needs the role operator")
+            expect(page.get_by_role("dialog")).to_have_count(0)
+        finally:
+            context.close()
+
+
 def test_a_reason_is_asked_for(console: Page, town: Path) -> None:
     _open(console, town, "nobody-1")
     console.get_by_role("button", name="Retry…", exact=True).click()
@@ -174,6 +255,27 @@ def _count(town: Path, question: str) -> int:
 def _rows(town: Path, question: str, *values: object) -> list[tuple[object, ...]]:
     with sqlite3.connect(f"file:{town}/town.db?mode=ro", uri=True) as store:
         return store.execute(question, values).fetchall()
+
+
+@contextmanager
+def _served(target: str, town: Path) -> Iterator[str]:
+    """An application that has the console in it."""
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "--port", str(port), "--log-level", "warning", target]
+    with (town / "uvicorn.log").open("w") as log:
+        running = subprocess.Popen(command, env=environment(town), stdout=log, stderr=log)
+    try:
+        until(lambda: _listens(port), "it answers")
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        running.terminate()
+        running.wait(20)
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+        return True
+    return False
 
 
 @contextmanager

@@ -8,9 +8,10 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from posthouse import App, Payload, Service
+from posthouse import App, Event, Payload, Service
 from posthouse.console.access.who import Who
 from posthouse.console.asking import Refusal
 from posthouse.console.estate import Estate
@@ -159,3 +160,30 @@ async def test_the_way_from_one_version_to_the_next_says_whom_it_would_have_brok
 async def test_tenants_are_sorted_by_what_there_is_only() -> None:
     with pytest.raises(Refusal, match="held"):
         await Asking(Estate()).get("/tenants", {"by": "helt"})
+
+
+async def test_another_schema_is_compared_with_the_one_that_is_declared_and_says_whom_it_breaks() -> None:
+    orders, billing = Service("orders"), Service("billing")
+
+    @orders.event("order.placed.v1", key="order_id")
+    class Placed(Payload):
+        order_id: str
+        total_cents: int
+
+    @billing.on(Placed)
+    async def invoice(event: Event[Placed]) -> None: ...
+
+    asking, subject = Asking(Estate(orders, billing)), "orders.order.placed.v1"
+    path = "/catalogue/events/{subject}/comparison"
+    declared = (await asking.get("/catalogue/events/{subject}", subject=subject))["schema"]
+    same = await asking.get(path, {"schema": declared}, subject=subject)
+    assert (same["findings"], "Nobody is broken" in same["sentence"]) == ([], True)
+    schema = msgspec.json.decode(declared)
+    schema["properties"]["total_cents"] = {"type": "string"}
+    other = await asking.get(path, {"schema": msgspec.json.encode(schema).decode()}, subject=subject)
+    assert {one["path"] for one in other["findings"]} == {"/total_cents"}
+    assert all("billing" in one["readers"] + one["perhaps"] and one["way_out"] for one in other["findings"])
+    assert "billing" in other["sentence"]
+    for wrong in ("", "{", "x" * 30_000):
+        with pytest.raises(Refusal):
+            await asking.get(path, {"schema": wrong}, subject=subject)

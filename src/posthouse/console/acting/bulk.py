@@ -10,7 +10,7 @@ import msgspec
 
 from posthouse.console.acting.act import Act, AnyAct, Call, Look, Name, Outcome, refuse_rights
 from posthouse.console.acting.kind import Kind, Pace
-from posthouse.console.acting.kinds import KINDS
+from posthouse.console.acting.kinds import KINDS, HeldKind
 from posthouse.console.asking import Refusal
 from posthouse.errors import DeskError, did_you_mean
 from posthouse.service import Service
@@ -27,6 +27,7 @@ WITHIN = 3.0
 
 TITLES = {
     "held.retry.all": ("Retry all", "run again, with all their attempts", ""),
+    "held.rerun.all": ("Run all out of order", "run again, out of order", "Their keys have gone on: their handlers must bear what comes late."),
     "held.skip.all": ("Skip all", "are given up", "What they say is not applied. Their keys go on without them."),
     "held.quarantine.all": ("Quarantine all", "are set aside for inspection", "They never run by themselves again. Their keys go on."),
     "held.release.all": ("Release all", "have their keys released", "Missing numbers are given up: their keys go past them."),
@@ -80,6 +81,7 @@ async def counted(service: Service, kind: Kind, job: Job) -> tuple[int, bool]:
 async def _look(name: str, call: Call[Pace]) -> Look:
     _refuse_filter(call)
     kind = KINDS[name]
+    _refuse_state(name, kind, call)
     job = frozen(name, call, await kind.newest(call.app))
     number, more = await counted(call.service, kind, job)
     if not number:
@@ -166,6 +168,22 @@ def _refuse_filter(call: Call[Pace]) -> None:
         name = getattr(call.parameters, thing, None)
         if name is not None and name not in known:
             raise Refusal(400, f"{call.service.name} has no {thing} {name!r}.{did_you_mean(name, known)}")
+
+
+INSTEAD = {
+    "skipped": "Their keys went on without them: “Run all out of order” runs them, where their handlers bear it.",
+    "blocked": "They wait behind earlier ones of their keys: deal with those, and they follow by themselves.",
+    "gap": "They wait for numbers that never came: wait, or release their keys.",
+}
+"""What to press for events in a state, where something else was."""
+
+
+def _refuse_state(name: str, kind: Kind, call: Call[Pace]) -> None:
+    """What would be refused item by item is refused at the press, with what works."""
+    state = getattr(call.parameters, "state", None)
+    if isinstance(kind, HeldKind) and state is not None and state not in kind.works:
+        hint = INSTEAD.get(state, f"It is for those that are {' or '.join(sorted(kind.works))}.")
+        raise Refusal(409, f"{TITLES[name][0]} does nothing for events that are {state}.", hint)
 
 
 class OneJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,9 +38,13 @@ class HeldKind:
     fenced = True
     parameters: type[Pace] = ManyHeld
 
-    def __init__(self, verb: HeldVerb, states: frozenset[HeldState], *, judged: bool) -> None:
+    def __init__(
+        self, verb: HeldVerb, states: frozenset[HeldState], *, judged: bool, also: frozenset[HeldState] = frozenset()
+    ) -> None:
         self._verb = verb
         self._states = states
+        self.works = states | also
+        """States for which it does something: `states`, and those that must be asked for by name."""
         self.judged = judged
 
     async def newest(self, app: App) -> int:
@@ -159,6 +163,10 @@ async def _retry(service: Service, id: int, by: str, why: str) -> HeldEvent:
     return await service.held.retry(id, by=by, why=why)
 
 
+async def _rerun(service: Service, id: int, by: str, why: str) -> HeldEvent:
+    return await service.held.retry(id, force=True, by=by, why=why)
+
+
 async def _skip(service: Service, id: int, by: str, why: str) -> HeldEvent:
     return await service.held.skip(id, by=by, why=why)
 
@@ -175,11 +183,15 @@ async def _release(service: Service, id: int, by: str, why: str) -> HeldEvent:
 
 
 KINDS: Mapping[str, Kind] = {
-    "held.retry.all": HeldKind(_retry, frozenset(("dead", "retrying")), judged=True),
-    "held.skip.all": HeldKind(_skip, frozenset(("dead",)), judged=False),
-    "held.quarantine.all": HeldKind(_quarantine, frozenset(("dead",)), judged=False),
+    "held.retry.all": HeldKind(_retry, frozenset(("dead", "retrying")), judged=True, also=frozenset(("quarantined",))),
+    "held.rerun.all": HeldKind(_rerun, frozenset(("skipped",)), judged=False, also=frozenset(("quarantined",))),
+    "held.skip.all": HeldKind(_skip, frozenset(("dead",)), judged=False, also=frozenset(("retrying", "quarantined"))),
+    "held.quarantine.all": HeldKind(
+        _quarantine, frozenset(("dead",)), judged=False, also=frozenset(("retrying", "gap", "skipped"))
+    ),
     "held.release.all": HeldKind(_release, frozenset(("gap",)), judged=False),
     "outbox.retry.all": StuckKind(),
     **SAGA_KINDS,
 }
-"""By the act that makes such a job; the states are those that are meant where none is said."""
+"""By the act that makes such a job; the states are those that are meant where none is said. What
+runs again out of order has another number then, so that nobody tells what became of it."""

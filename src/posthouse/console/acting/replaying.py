@@ -19,6 +19,7 @@ from posthouse.replays import rebuild, seek
 from posthouse.resend import Choice, resend
 from posthouse.service import Service
 from posthouse.store import Action
+from posthouse.store.actions import of_item
 from posthouse.store.jobs import Job
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -176,7 +177,7 @@ async def _start_rebuild(call: Call[Anew], look: Look) -> Outcome:
 
 async def _resend(service: Service, job: Job, told: Told) -> str:
     asked = msgspec.json.decode(job.parameters, type=Lost)
-    [sent] = await resend([app_of(service)], asked.choice, by=job.by, why=f"{job.why} [job {job.id}]")
+    [sent] = await resend([app_of(service)], asked.choice, by=job.by, why=of_item(job.why, job.id))
     told(sent.sent, sent.events)
     refused = ", ".join(f"{number:,} were refused: {reason}" for reason, number in sent.refused.items())
     return f"{sent.sent:,} events were sent again{'; ' if refused else ''}{refused}"
@@ -195,7 +196,7 @@ async def _rebuild(service: Service, job: Job, told: Told) -> str:
     def hear(progress: Progress) -> None:
         told(progress.done, progress.total)
 
-    done = await rebuild(service, asked.projection, plan, hear, by=job.by, why=f"{job.why} [job {job.id}]")
+    done = await rebuild(service, asked.projection, plan, hear, by=job.by, why=of_item(job.why, job.id))
     told(done.events, done.events)
     return f"generation {done.generation} of {done.projection} is live: {done.events:,} events from the {done.source}"
 

@@ -36,6 +36,7 @@ from posthouse.operators import pressed
 from posthouse.redaction import redacted, words_of
 from posthouse.service import Service
 from posthouse.store import Store
+from posthouse.store.actions import of_item
 from posthouse.store.jobs import Job, JobState, Open
 from posthouse.store.patience import waiting_at_most
 from posthouse.trust.rights import plain, signed_in
@@ -343,7 +344,7 @@ class Run:
             return self._after_act(item) if done else None
         try:
             with waiting_at_most(WAITS), pressed(key, now.turn if self._kind.fenced else None):
-                await self._kind.do(self._service, job, now, job.by, f"{job.why} [job {job.id}]")
+                await self._kind.do(self._service, job, now, job.by, of_item(job.why, job.id))
         except DoneAlready:
             return now
         return self._after_act(now)

@@ -31,6 +31,9 @@ FREEZE = (
     "`posthouse catalog freeze` writes it; start the console in the folder of your project to have it compared here."
 )
 
+LONGEST_SCHEMA = 20_000
+"""Characters: it is asked for in an address."""
+
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One version of one event, in the list."""
@@ -117,6 +120,26 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     found: Sequence[Change]
 
 
+class Broken(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that another schema would do. `readers` would be touched for certain; `perhaps` are those that never said what they read."""
+
+    path: str
+    weight: str
+    breaks: str
+    sentence: str
+    way_out: str
+    readers: Sequence[str]
+    perhaps: Sequence[str]
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """What would become of the event with another schema, under the same version."""
+
+    outcome: str
+    sentence: str
+    findings: Sequence[Broken]
+
+
 async def catalogue(ask: Ask) -> object:
     """All events and topics, by name."""
     everyone(ask)
@@ -152,21 +175,69 @@ async def event(ask: Ask) -> Event:
         cross_tenant=entry.cross_tenant,
         beside=entry.beside,
         fields=await asyncio.to_thread(_fields, entry, document, _personal(ask, entry)),
-        readers=[
-            Reader(
-                consumer=handler.consumer,
-                handler=handler.name,
-                fields=reading.fields,
-                last=applied.get(handler.consumer),
-            )
-            for handler in document.handlers
-            for reading in handler.reads
-            if reading.subject == entry.subject
-        ],
+        readers=_readers(document, entry, applied),
         published=published,
         versions=[one.subject for one in versions],
         steps=await asyncio.to_thread(_steps, versions),
     )
+
+
+def _readers(document: Document, entry: EventEntry, applied: Mapping[str, datetime | None]) -> list[Reader]:
+    """A handler that reads it from several topics is one reader."""
+    found: dict[tuple[object, ...], Reader] = {}
+    for handler in document.handlers:
+        for reading in handler.reads:
+            if reading.subject == entry.subject:
+                fields = None if reading.fields is None else tuple(reading.fields)
+                found[handler.consumer, handler.name, fields] = Reader(
+                    consumer=handler.consumer, handler=handler.name, fields=fields, last=applied.get(handler.consumer)
+                )
+    return list(found.values())
+
+
+async def comparison(ask: Ask) -> Compared:
+    """`?schema=` in the place of the one that is declared: what that would break, and whom. Nothing is kept of it."""
+    everyone(ask)
+    document = await ask.estate.part(Catalogue).document()
+    entry, text = _entry(document, ask.path["subject"]), ask.query.get("schema", "").strip()
+    if not text:
+        raise Refusal(400, "There is no schema to compare.", "Paste the new schema of the event.")
+    if len(text) > LONGEST_SCHEMA:
+        raise Refusal(413, f"A schema of more than {LONGEST_SCHEMA:,} characters is not compared here.", FREEZE)
+    try:
+        return await asyncio.to_thread(_compared, entry, text, document)
+    except SchemaError as error:
+        raise Refusal(400, f"It cannot be compared: {error}", f"The event is declared as {entry.format}.") from error
+
+
+def _compared(entry: EventEntry, text: str, document: Document) -> Compared:
+    old, new = Schema(format=entry.format, text=entry.schema), Schema(format=entry.format, text=text)
+    verdict = compare_schemas(old, new, Mode.ADDITIVE)
+    readers = Readers(_frozen(document))
+    found = []
+    for one in verdict.findings:
+        touched = readers.of(entry.subject, one.path)
+        found.append(
+            Broken(
+                path=one.path,
+                weight=str(one.weight.value),
+                breaks=str(one.breaks.value),
+                sentence=one.sentence,
+                way_out=one.way_out,
+                readers=sorted({reader.consumer for reader in touched if reader.certain}),
+                perhaps=sorted({reader.consumer for reader in touched if not reader.certain}),
+            )
+        )
+    return Compared(outcome=str(verdict.outcome.value), sentence=_judged(found, entry.subject), findings=found)
+
+
+def _judged(found: Sequence[Broken], subject: str) -> str:
+    grave = [one for one in found if one.weight != "note"]
+    if not grave:
+        return f"Nobody is broken: {subject} may have this schema without a new version."
+    whom = sorted({consumer for one in grave for consumer in (*one.readers, *one.perhaps)})
+    said = f", which {', '.join(whom[:5])}{' and others' if len(whom) > 5 else ''} would feel" if whom else ""
+    return f"{len(grave):,} {'thing stands' if len(grave) == 1 else 'things stand'} against it{said}."
 
 
 async def changes(ask: Ask) -> Changes:
@@ -332,4 +403,9 @@ def _when(at: float | None) -> datetime | None:
     return None if at is None else datetime.fromtimestamp(at, UTC)
 
 
-PAGES = {"/catalogue": catalogue, "/catalogue/changes": changes, "/catalogue/events/{subject}": event}
+PAGES = {
+    "/catalogue": catalogue,
+    "/catalogue/changes": changes,
+    "/catalogue/events/{subject}": event,
+    "/catalogue/events/{subject}/comparison": comparison,
+}

@@ -12,6 +12,7 @@ from posthouse.console.access.who import Who
 from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.held_states import MEANINGS
 from posthouse.console.listing import lines_wanted, place_of
+from posthouse.console.pages.gone import gone
 from posthouse.console.showing import shown_headers, shown_payload, shown_text, viewed
 from posthouse.errors import DecodeError, DeskError, did_you_mean
 from posthouse.events import Event, decode_any, timestamp
@@ -160,11 +161,18 @@ def _choices(ask: Ask) -> dict[str, Sequence[str]]:
 
 
 async def one(ask: Ask) -> object:
-    """A held event without its payload: that is asked for apart, since each look at it is kept."""
+    """A held event without its payload: that is asked for apart, since each look at it is kept. Of one that is held no more, what
+    became of it, where that is known."""
     held_id = id_of(ask)
 
     async def facts(app: App) -> dict[str, object]:
-        event = await held_event(app, ask.who, held_id)
+        try:
+            event = await held_event(app, ask.who, held_id)
+        except Refusal:
+            if (found := await gone(app, ask, held_id)) is None:
+                raise
+            became, acts = found
+            return {"gone": became, "history": [_action(action, ask.who) for action in acts]}
         return {
             **_facts(owner(app, event.consumer), event, ask.who),
             "state_means": MEANINGS[event.state],

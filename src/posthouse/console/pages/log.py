@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -14,9 +15,12 @@ from posthouse.console.listing import everybodys, lines_wanted, listed, place_of
 from posthouse.events import timestamp
 from posthouse.store.actions import Action, ActionFilter
 
+_ID = re.compile(r"[0-9a-f-]{36}")
+
 
 async def log(ask: Ask) -> object:
-    """Actions of all stores, newest first; `?service=` of one of them. Filters: verb, by, event, since, until."""
+    """Actions of all stores, newest first; `?service=` of one of them. Filters: verb, by, event, since, until. What jobs did item by
+    item is left out, so that a person's acts are seen: `?job=` shows it of one job. Who asks for one event sees all of it."""
     everybodys(ask, "The log tells of acts")
     limit, after = lines_wanted(ask), place_of(ask, tuple[float, str])
     wanted = ActionFilter(
@@ -25,6 +29,7 @@ async def log(ask: Ask) -> object:
         verb=ask.query.get("verb") or None,
         by=ask.query.get("by") or None,
         event_id=ask.query.get("event") or None,
+        job=_job(ask),
     )
     service = ask.query.get("service")
 
@@ -48,6 +53,13 @@ def _facts(ask: Ask, action: Action) -> Mapping[str, object]:
             for name, (before, after) in action.changed.items()
         ],
     }
+
+
+def _job(ask: Ask) -> str | None:
+    job = ask.query.get("job", "")
+    if job and not _ID.fullmatch(job):
+        raise Refusal(400, f"job={job[:40]!r} is no id of a job.")
+    return job or (None if ask.query.get("event") else "")
 
 
 def _said(value: object) -> str:

@@ -466,6 +466,8 @@ def action_lines(wanted: ActionFilter, *, after: tuple[float, str] | None, limit
         for column, value in (("by", wanted.by), ("key", wanted.key))
         if value is not None
     ]
+    if wanted.job is not None:
+        words.append(f"a.why {'LIKE' if wanted.job else 'NOT LIKE'} {asked.place(wanted.of_job)}::text")
     if wanted.tenants is not None:
         words.append(f"(a.tenant = ANY ({asked.place(_set(wanted.tenants))}::text[])) IS TRUE")
     source = "posthouse.action"

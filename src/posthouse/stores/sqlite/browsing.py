@@ -300,6 +300,7 @@ def action_lines(wanted: ActionFilter, *, after: tuple[float, str] | None, limit
         ("by = ?", None if wanted.by is None else [wanted.by]),
         ("key = ?", None if wanted.key is None else [wanted.key]),
         ("event_id = ? AND event_id <> ''", None if wanted.event_id is None else [wanted.event_id]),
+        (f"why {'LIKE' if wanted.job else 'NOT LIKE'} ?", None if wanted.job is None else [wanted.of_job]),
         (among, tenants),
     ]
     given = [(words, values) for words, values in conditions if values is not None]

@@ -10,7 +10,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from posthouse.store import BLOCKING, HeldEvent, HeldFilter, HeldState, Store, Timer
-from posthouse.store.actions import Action, ActionFilter
+from posthouse.store.actions import Action, ActionFilter, of_item
 from posthouse.store.browsing import BEHIND, Bounded, OutboxFilter
 from posthouse.store.sagas import SagaFilter, SagaRow, SagaStatus
 from posthouse.testing.store_contract.fixtures import StoreFixtures
@@ -49,6 +49,9 @@ FILTERS = (
     HeldFilter(ids=(3, 4, 9), tenants=("t1", "t2")),
     HeldFilter(fingerprint="nothing"),
 )
+
+
+JOB, OTHER_JOB = "0190a000-0000-7000-8000-000000000001", "0190a000-0000-7000-8000-000000000002"
 
 
 class BrowsingContract(StoreFixtures):
@@ -264,6 +267,7 @@ class BrowsingContract(StoreFixtures):
                     key=drawn.choice(("k1", "")),
                     event_id=drawn.choice(("e1", "")),
                     target=str(number),
+                    why=of_item("all", JOB if number % 4 else OTHER_JOB) if number % 2 else "[job none]!",
                 )
                 await store.actions.add(tx, given)
             if number % 3 == 0:
@@ -280,6 +284,8 @@ class BrowsingContract(StoreFixtures):
             (ActionFilter(event_id="e1"), lambda one: one.event_id == "e1"),
             (ActionFilter(tenants=("t2",), event_id="e1"), lambda one: (one.tenant, one.event_id) == ("t2", "e1")),
             (ActionFilter(tenants=()), lambda one: False),
+            (ActionFilter(job=""), lambda one: not one.why.endswith("]")),
+            (ActionFilter(job=JOB), lambda one: one.why == of_item("all", JOB)),
             (ActionFilter(since=middle), lambda one: one.at >= middle),
             (ActionFilter(until=middle), lambda one: one.at < middle),
         )

@@ -16,6 +16,7 @@ from posthouse.console.access.who import Role, Who
 from posthouse.console.acting.running import Lost, Run, Runner, item_key
 from posthouse.console.asking import Ask, Refusal
 from posthouse.console.pages.jobs import listed, one, says
+from posthouse.console.pages.log import log
 from posthouse.store import HeldEvent, HeldFilter
 from posthouse.store.actions import Action, ActionFilter
 from posthouse.store.jobs import Job
@@ -415,9 +416,47 @@ async def test_a_runner_takes_up_what_was_pressed_and_stops_when_it_is_closed() 
         runner.start()
         answer = await console.press("held.skip.all", service="shop", **FAST)
         await eventually(lambda: the_job(shop, answer["job"]), right=lambda job: job.state == "done")
-        slow = await console.press("held.retry.all", service="shop", state="skipped", rate=0.01)
+        slow = await console.press("held.rerun.all", service="shop", rate=0.01)
         await eventually(lambda: the_job(shop, slow["job"]), right=lambda job: job.done + job.refused)
         await runner.aclose()
         again = await app_of(shop).store.jobs.take(["shop"], "two", 1.0)
         assert again is not None
         assert again.id == slow["job"]
+
+
+async def test_what_would_be_refused_item_by_item_is_refused_at_the_press_with_what_works() -> None:
+    shop, placed, broken = a_shop()
+    async with Harness(shop) as harness:
+        for event in await held_orders(harness, shop, placed, 2):
+            await shop.held.skip(event.id, by="bob", why="wrong")
+        console = Console(shop)
+        for name, state in (("held.retry.all", "skipped"), ("held.skip.all", "gap"), ("held.release.all", "dead")):
+            refusal = await console.refusal(name, service="shop", state=state, dry=True)
+            assert (refusal.status, state in refusal.message) == (409, True)
+            assert refusal.hint
+        broken["broken"] = False
+        answer = await console.press("held.rerun.all", service="shop", **FAST)
+        await until(harness, await taken(shop))
+        job = await the_job(shop, answer["job"])
+        assert (job.state, job.done, job.refused) == ("done", 2, 0)
+        await harness.advance(1)
+        assert await harness.held(shop) == []
+
+
+async def test_the_log_tells_of_a_job_in_one_line_that_opens() -> None:
+    shop, placed, _ = a_shop()
+    async with Harness(shop) as harness:
+        await held_orders(harness, shop, placed, 3)
+        console = Console(shop)
+        answer = await console.press("held.skip.all", service="shop", **FAST)
+        await (await taken(shop)).whole()
+
+        async def verbs(**query: str) -> list[str]:
+            found = await log(Ask(console.estate, ADA, {}, query))
+            return [one["verb"] for one in msgspec.json.decode(msgspec.json.encode(found))["items"]]
+
+        assert await verbs() == ["job start"]
+        assert await verbs(job=answer["job"]) == ["held skip"] * 3
+        assert await verbs(job=new_id()) == []
+        with pytest.raises(Refusal, match="no id of a job"):
+            await verbs(job="%")

@@ -1,4 +1,0 @@
-// Loaded by the first chart that is shown.
-import uPlot from "uplot";
-
-export default uPlot;
