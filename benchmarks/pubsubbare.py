@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from urllib.parse import parse_qs, urlsplit
 
 import grpc
-from google.cloud import pubsub_v1  # type: ignore[import-untyped]  # the package has no types
+import google.cloud.pubsub_v1 as pubsub_v1  # type: ignore[import-untyped]  # the package has no types
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 

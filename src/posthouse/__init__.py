@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from posthouse.store import Store
     from posthouse.store.sagas import SagaFilter
     from posthouse.trust.rights import Rights
+    from posthouse.trust.secrets import ErasureReceipt, Secrets, is_withheld, subject_erased
     from posthouse.watch.status import drained
 else:
     # The same at run time, when a name is first asked for: `posthouse --help` would import the whole house otherwise.
@@ -73,6 +74,7 @@ else:
         "store": "Store",
         "store.sagas": "SagaFilter",
         "trust.rights": "Rights",
+        "trust.secrets": "ErasureReceipt Secrets is_withheld subject_erased",
         "watch.status": "drained",
     }
     _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}
@@ -94,6 +96,7 @@ __all__ = [
     "Broker",
     "Calendar",
     "Conflicts",
+    "ErasureReceipt",
     "Event",
     "Failure",
     "Model",
@@ -113,6 +116,7 @@ __all__ = [
     "SagaFilter",
     "SagaStart",
     "Seam",
+    "Secrets",
     "Service",
     "Settings",
     "Store",
@@ -129,6 +133,7 @@ __all__ = [
     "deadline",
     "drained",
     "field",
+    "is_withheld",
     "join",
     "late",
     "on",
@@ -136,5 +141,6 @@ __all__ = [
     "partial_retry",
     "starts",
     "step",
+    "subject_erased",
     "undo",
 ]

@@ -34,6 +34,7 @@ from posthouse.starting import ENTER_WITHIN, open_in_time, prepared, serve
 from posthouse.store import CoreStore, GrantVerb, HeldEvent, RelaySource, Store
 from posthouse.stores import check_store
 from posthouse.trust.rights import Grants, Rights, rights_here
+from posthouse.trust.secrets.declaring import Secrets, secrets_of_environment
 
 T = TypeVar("T")
 
@@ -49,6 +50,7 @@ class App:
     class a tenant is, in one of at most 16 words: the figures tell these apart, never tenants. Spans go to `tracer_provider`,
     of OpenTelemetry's making, and without it to the one that the application has set as its own, if it has. `rights` says who may
     publish, read and replay which topic; without it, what the file says that POSTHOUSE_RIGHTS names, and else it is not asked.
+    With `secrets`, or POSTHOUSE_SECRETS_KEYS in the environment, personal fields leave encrypted.
     """
 
     @checked
@@ -64,6 +66,7 @@ class App:
         tenant_class: TenantClass | None = None,
         tracer_provider: TracerProvider | None = None,
         rights: Rights | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
         if not services:
             raise ConfigurationError("an App needs a service: App(orders, …)")
@@ -86,6 +89,11 @@ class App:
             seam = dataclasses.replace(seam, counting=Counting(tenant_class))
         self._seam = seam if on_failure is None else dataclasses.replace(seam, failures=Failures(on_failure))
         self._rights = rights_here() if rights is None else rights
+        self._secrets = secrets or secrets_of_environment()
+        if self._secrets is not None and (seam.encrypt is not None or seam.decrypt is not None):
+            raise ConfigurationError(
+                "App: secrets=… and the seam's own encrypt or decrypt are two steps for one place: leave one out"
+            )
         self._given = (store, broker)
         self._opened: Opened | None = None
         for service in services:
@@ -104,7 +112,9 @@ class App:
                 self.clock,
                 "+".join(service.name for service in self.services),
             )
-            self._opened = Opened(self.services, ports, self.clock, self.settings, self._seam, self._rights)
+            self._opened = Opened(
+                self.services, ports, self.clock, self.settings, self._seam, self._rights, self._secrets
+            )
         return self._opened
 
     @property
@@ -171,7 +181,7 @@ class App:
         opened again, also on another loop."""
         opened, self._opened = self._opened, None
         if opened is not None:
-            await opened.ports.aclose()
+            await opened.aclose()
             await self._seam.failures.aclose()
 
     # What an operator asks.
@@ -179,7 +189,9 @@ class App:
     @property
     def held(self) -> HeldEvents:
         """The verbs for held events."""
-        return HeldEvents(self.store, self.opened.name, self.opened.personal, self._held_guard())
+        opened, vault = self.opened, self.opened.vault
+        sealed = None if vault is None else vault.edited
+        return HeldEvents(self.store, opened.name, opened.personal, self._held_guard(), sealed)
 
     @property
     def actions(self) -> OperatorsLog:

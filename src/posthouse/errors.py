@@ -26,6 +26,7 @@ PosthouseError
 ├── BrokerError
 │   ├── BrokerUnavailable     nothing is known about the frames: publish them again later
 │   └── SeekUnsupported       this broker cannot go back
+├── SecretsUnavailable        the keys of secret fields are out of reach: trying again helps once they are back
 ├── DeskError                 an operator's verb that does not fit; the message says which does
 │   ├── DoneAlready           this very act was done before: nothing was done again
 │   ├── ChangedSince          what was looked at has changed since: look again
@@ -194,6 +195,11 @@ class BrokerUnavailable(BrokerError):
 
 class SeekUnsupported(BrokerError):
     """This broker keeps no history to go back to."""
+
+
+class SecretsUnavailable(PosthouseError):
+    """The key store, or what unwraps its keys, is away. Nothing was written; an event that waits for them is not lost, and no run of
+    it is counted."""
 
 
 class DeskError(PosthouseError):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -21,9 +21,10 @@ from posthouse.broker import Broker, Capabilities, Start, Topology
 from posthouse.brokers import check_broker, is_for_one_host, open_broker
 from posthouse.checks import Check, refusals, warnings
 from posthouse.clock import Clock, day_of
+from posthouse.contracts import EventType
 from posthouse.contracts.deprecation import deprecations
 from posthouse.contracts.personal import personal_fields
-from posthouse.errors import ConfigurationError, StoreOutdated
+from posthouse.errors import ConfigurationError, SecretsUnavailable, StoreOutdated
 from posthouse.events import CODECS, METADATA_LIMIT, Producer
 from posthouse.frozen import lock_in
 from posthouse.health import Health, PartHealth
@@ -49,6 +50,10 @@ from posthouse.settings import Settings
 from posthouse.store import CoreStore, Parameters, RelaySource, Store, Transaction, Worker, has_process_tables
 from posthouse.stores import check_store, open_store
 from posthouse.trust.rights import Keeper, Party, Rights
+from posthouse.trust.secrets.declaring import Secrets
+
+if TYPE_CHECKING:  # what it needs is an extra, and only who uses it pays for its import
+    from posthouse.trust.secrets.vault import Vault
 
 log = logging.getLogger("posthouse.app")
 
@@ -137,8 +142,17 @@ class Opened:
         settings: Settings,
         seam: Seam,
         rights: Rights | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
         self.services = services
+        self.given_seam = seam
+        """As it was given, without the steps that are added here."""
+        self.secrets = secrets
+        self.vault: Vault | None = None
+        if secrets is not None:
+            self.vault = vault = vault_of(secrets, "+".join(one.name for one in services), self.event_type)
+            vault.keyring.settle = self._settle_erasures
+            seam = dataclasses.replace(seam, encrypt=vault.encrypt, decrypt=vault.decrypt, conceal=vault.conceal)
         self.name = ", ".join(service.name for service in services)
         self.runs = False
         """Whether somebody is in a block of `App.running`, and closes everything at its end."""
@@ -204,6 +218,7 @@ class Opened:
                 for service in self.services:
                     await self._set_up(service)
                 await self.projections.open()
+                await self._begin_secrets()
             finally:
                 self._opener = None
             self.ready = True
@@ -211,6 +226,12 @@ class Opened:
     async def at_loop_end(self) -> None:
         """Close what nobody closed: a script may simply end."""
         self.over = True
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close what was opened."""
+        if self.vault is not None:
+            await self.vault.aclose()
         await self.ports.aclose()
 
     async def look(self) -> None:
@@ -241,6 +262,27 @@ class Opened:
         for function in service.declared.setups:
             async with TransactionScope(partial(self.begin, service.name), EventContext(tenant="platform")) as tx:
                 await function(tx)
+
+    async def _begin_secrets(self) -> None:
+        """A key store that is away keeps nobody from starting: what needs its keys waits for it."""
+        if self.vault is None:
+            return
+        if problems := [found for one in self.services for found in self.vault.problems(one.declared.publishable)]:
+            raise ConfigurationError(*problems)
+        try:
+            await self.vault.store.present()
+            await self._settle_erasures()
+        except SecretsUnavailable as error:
+            log.warning("%s: %s: what needs its keys waits for it", self.name, error)
+
+    async def _settle_erasures(self) -> None:
+        if self.vault is not None:
+            await self.vault.settle(self.ports.store)
+
+    def event_type(self, name: str) -> EventType[object] | None:
+        """The type of a subject, if one of the services knows it."""
+        found = (service.declared.catalogue.get(name) for service in self.services)
+        return next((known for known in found if known is not None), None)
 
     def personal(self, subject: str) -> Sequence[str]:
         """The fields of an event's payload that say something about a person."""
@@ -520,6 +562,9 @@ class Opened:
         progress = await self.ports.broker.progress(group, sorted(topics))
         late = {topic: start != "earliest" or progress[topic].truncated for topic in topics}
         declared = next(one.declared for one in self.services if one.name == service)
+        seam = self.seam
+        if self.vault is not None and any(group in (of.consumer, of.caller) for of in declared.saga_types.values()):
+            seam = dataclasses.replace(seam, decrypt=self.vault.carry)
         return Executor(
             consumer=group,
             handlers=handlers,
@@ -531,10 +576,21 @@ class Opened:
             limit=self.settings.limit + METADATA_LIMIT,
             version_usage=self.version_usage,
             guard=self.guards[service],
-            seam=self.seam,
+            seam=seam,
             calls=self.settings.calls_at_once,
             foreign=partial(declared.is_foreign, group),
         )
+
+
+def vault_of(secrets: Secrets, name: str, find: Callable[[str], EventType[object] | None]) -> Vault:
+    """What encrypts personal fields. ConfigurationError where its library is not there."""
+    try:
+        from posthouse.trust.secrets.vault import Vault  # an extra
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"App(secrets=…) needs the package {error.name}: pip install 'posthouse[secrets]'"
+        ) from error
+    return Vault(secrets, name, find)
 
 
 def _joined_ended(tx: Tx, kind: object, error: BaseException | None, trace: object) -> None:

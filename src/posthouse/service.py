@@ -151,6 +151,7 @@ class Service:
         cross_tenant: bool = False,
         idempotency: Idempotency = "optional",
         not_past: bool = False,
+        about: str = "",
     ) -> Callable[[type[T]], type[T]]:
         """Declare a fact that this service owns: `order.placed.v1`, relative to its namespace and name.
 
@@ -162,6 +163,8 @@ class Service:
         several tenants, or for readers of all; then its topic must be on the list of the rules. `idempotency="required"`
         refuses a fact without an idempotency key; what a handler says of one event has one. `not_past`: it is a fact although
         its verb is no past tense, as `vendor.error`.
+        `about` names the field that says whom its personal fields are about, dots reaching inside: under that person's key they
+        are kept secret.
         """
         if not_past:
             self.not_past = (*self.not_past, ".".join(subject.split(".")[:-1][-2:]))
@@ -176,7 +179,7 @@ class Service:
             cross_tenant=cross_tenant,
             idempotency=idempotency,
         )
-        return self._event(full, key, self._topics, terms, provenance)
+        return self._event(full, key, self._topics, terms, provenance, about)
 
     @_with_parentheses(lambda given: f"'other.{subject_for(given.__name__)}'")
     @checked
@@ -201,11 +204,12 @@ class Service:
         topics: Topics,
         terms: Terms | None = None,
         provenance: str | None = None,
+        about: str = "",
     ) -> Callable[[type[T]], type[T]]:
         def made(cls: type[T]) -> type[T]:
             if not isinstance(cls, type):
                 raise ConfigurationError(f"{subject} is declared by a class that has its fields, not by {cls!r:.60}")
-            event_type = declare(cls, subject, key=key, topics=topics, terms=terms, provenance=provenance)
+            event_type = declare(cls, subject, key=key, topics=topics, terms=terms, provenance=provenance, about=about)
             self.declared.catalogue.add(event_type)
             return event_type.payload.cls
 

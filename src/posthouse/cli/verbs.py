@@ -30,6 +30,7 @@ VERBS: Mapping[str, str] = {
     "outbox": "Look at events that the broker refused and try them again; send again what it lost.",
     "saga": "Look at sagas, and help those that cannot go on by themselves.",
     "stream": "Streams of aggregates: look at one, archive, restore or delete it.",
+    "subject": "Persons whose fields are secret: erase one, and prove it.",
     "schedule": "Look at what services do again and again; pause it, resume it, run it now.",
     "projection": "Read models: how fresh they are, and how they are made anew.",
     "timers": "List pending timers, soonest first, or cancel one.",

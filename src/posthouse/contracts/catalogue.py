@@ -15,6 +15,7 @@ from posthouse.contracts.payload import PayloadType
 from posthouse.contracts.payloads import as_payload_class, payload_of
 from posthouse.contracts.personal import shield
 from posthouse.contracts.terms import Terms
+from posthouse.contracts.whose import whose_problems
 from posthouse.errors import ConfigurationError, ContractError, RuleBroken, did_you_mean
 from posthouse.events.envelope import Metadata
 from posthouse.events.limits import plain
@@ -48,6 +49,8 @@ class EventType(Generic[T]):
     provenance: str | None = None
     """The payload field that says which model made the fact; empty where its reader leaves that to the envelope; None: no
     model did."""
+    about: str = ""
+    """The payload field, dots reaching inside, that says whom its personal fields are about; empty where their marks say so."""
 
     @cached_property
     def name(self) -> str:
@@ -101,6 +104,7 @@ def declare(
     terms: Terms | None = None,
     internal: bool = False,
     provenance: str | None = None,
+    about: str = "",
 ) -> EventType[T]:
     """Make `cls` the payload of `subject`; without terms it is the fact of another service. The class remembers it, so that
     other services can subscribe to the class."""
@@ -127,7 +131,10 @@ def declare(
         external=terms is None,
         internal=internal,
         provenance=provenance,
+        about=about,
     )
+    if problems := whose_problems(made, about):
+        raise ConfigurationError(*(f"{made.__name__}: {problem}" for problem in problems))
     setattr(made, _MARK, event_type)
     shield(made)
     return event_type

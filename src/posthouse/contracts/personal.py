@@ -14,9 +14,20 @@ from posthouse.redaction import HIDDEN
 
 class Personal(msgspec.Struct, frozen=True):
     """`email: Annotated[str, Personal("contact")]`. `kind` is the class of data, in the words of your privacy officer:
-    contact, identity, health, … Schema and bytes are as without it; `repr` and `str` of the payload hide the field."""
+    contact, identity, health, … Schema and bytes are as without it; `repr` and `str` of the payload hide the field. `of` names the
+    field beside it that says whose it is, where that is not what `event(…, about=…)` says."""
 
     kind: str
+    of: str = ""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A marked field: where it travels, dots reaching inside and `*` being any item; its mark; its annotation; and its class."""
+
+    path: str
+    mark: Personal
+    hint: object
+    cls: type
 
 
 def personal_fields(cls: type) -> frozenset[str]:
@@ -29,12 +40,47 @@ def marked_attributes(cls: type) -> frozenset[str]:
     return _known(cls)[1]
 
 
+def personal_places(cls: type) -> tuple[Place, ...]:
+    """All marked fields of a payload class, those that hold others before these."""
+    return tuple(_marked(cls, "", ()))
+
+
+def classes_inside(cls: type) -> Iterator[type]:
+    """The class itself and all classes with fields inside of it."""
+    yield from _with_inner(cls, ())
+
+
+def travelling_name(cls: type, name: str) -> str | None:
+    """The name under which a field of a class travels; None when it has no such field."""
+    return _travelling_names(cls).get(name, name) if name in _hints(cls) else None
+
+
+def fields_under(cls: type) -> dict[str, type | None]:
+    """The fields of a class as they travel, each with the one class of its value, if there is one alone."""
+    found: dict[str, type | None] = {}
+    for name, hint in _hints(cls).items():
+        inner = [one for one, many in _classes(hint, False) if not many]
+        found[_travelling_names(cls).get(name, name)] = inner[0] if len(inner) == 1 else None
+    return found
+
+
+def classes_of_fields(cls: type) -> Iterator[type]:
+    """The classes with fields that the fields of a class hold."""
+    for hint in _hints(cls).values():
+        yield from (inner for inner, _ in _classes(hint, False))
+
+
+def hints_of_fields(cls: type) -> dict[str, object]:
+    """The annotations of a class with fields."""
+    return _hints(cls)
+
+
 @lru_cache(4096)
 def _known(cls: typing.Any) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     """Asked for with every line of a log: marked fields, those of this very class, names of all fields inside of it."""
     own = (name for name, hint in _hints(cls).items() if _is_marked(hint))
     names = (name for one in _with_inner(cls, ()) for name in (*_hints(one), *_travelling_names(one).values()))
-    return frozenset(_marked(cls, "", ())), frozenset(own), frozenset(names)
+    return frozenset(place.path for place in personal_places(cls)), frozenset(own), frozenset(names)
 
 
 def shield(cls: type) -> None:
@@ -101,12 +147,12 @@ def _with_inner(cls: type, inside: tuple[type, ...]) -> Iterator[type]:
                 yield from _with_inner(inner, (*inside, cls))
 
 
-def _marked(cls: type, path: str, inside: tuple[type, ...]) -> Iterator[str]:
+def _marked(cls: type, path: str, inside: tuple[type, ...]) -> Iterator[Place]:
     names = _travelling_names(cls)
     for name, hint in _hints(cls).items():
         place = f"{path}{names.get(name, name)}"
-        if _is_marked(hint):
-            yield place
+        if (mark := _mark_of(hint)) is not None:
+            yield Place(place, mark, hint, cls)
         for inner, many in _classes(hint, False):
             if inner not in inside:
                 yield from _marked(inner, f"{place}.{'*.' if many else ''}", (*inside, inner))
@@ -128,14 +174,25 @@ def _travelling_names(cls: type) -> dict[str, str]:
 
 
 def _is_marked(hint: object) -> bool:
-    if any(isinstance(mark, Personal) for mark in getattr(hint, "__metadata__", ())):
-        return True
-    return any(_is_marked(inner) for inner in typing.get_args(hint))
+    return _mark_of(hint) is not None
+
+
+def _mark_of(hint: object) -> Personal | None:
+    for mark in getattr(hint, "__metadata__", ()):
+        if isinstance(mark, Personal):
+            return mark
+    return next((found for inner in _inside(hint) if (found := _mark_of(inner)) is not None), None)
+
+
+def _inside(hint: object) -> tuple[object, ...]:
+    """What a hint is made of; of an alias what it stands for."""
+    named = getattr(hint, "__value__", None) or getattr(hint, "__supertype__", None)
+    return typing.get_args(hint) if named is None else (named,)
 
 
 def _classes(hint: object, many: bool) -> Iterator[tuple[type, bool]]:
     """The classes with fields inside a hint, and whether there may be many of each."""
-    arguments = typing.get_args(hint)
+    arguments = _inside(hint)
     if isinstance(hint, type) and not arguments and getattr(hint, "__annotations__", None):
         yield hint, many
     origin = typing.get_origin(hint)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from posthouse.contracts import Catalogue
+from posthouse.contracts.boxes import with_placeholders
 from posthouse.errors import ConfigurationError, ContractError, did_you_mean
 from posthouse.events import Event
 from posthouse.events.limits import UNREADABLE
@@ -18,7 +19,7 @@ def check_edit(service: str, catalogue: Catalogue, event: Event[bytes], data: by
     if event_type is None:
         known = did_you_mean(event.type, (known.name for known in catalogue))
         raise ContractError(f"{service} knows no event {event.type!r}.{known}")
-    key = event_type.key_of(event_type.payload.decode(data))
+    key = event_type.key_of(event_type.payload.decode(with_placeholders(data)))
     if key != event.key:
         raise ContractError(f"{event_type.key} orders this event and cannot change: it is {event.key!r}, not {key!r}")
 

@@ -28,6 +28,7 @@ from posthouse.clock import Clock
 from posthouse.errors import (
     CommitUnknown,
     RetryNow,
+    SecretsUnavailable,
     StoreCollision,
     StoreFull,
     StoreUnavailable,
@@ -213,6 +214,11 @@ class Executor:
             return True
         except NOTHING_KNOWN:
             raise
+        except SecretsUnavailable as error:
+            span.says("retry", error)
+            await self.settler.wait_for_keys(inbound, error)
+            self.due.set()
+            return True
         except Exception as error:
             outcome = decide(inbound.policy, error, attempts)
             if not (isinstance(error, RetryNow) and isinstance(outcome, Again)):  # which is no failure

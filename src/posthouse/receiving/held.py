@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from posthouse.errors import ChangedSince, DeskError
-from posthouse.events import codec_of, decode_any
+from posthouse.events import Event, codec_of, decode_any
 from posthouse.operators import OperatorsLog, changes_aside, refuse_changed
 from posthouse.receiving.holding import Holder, held_events
 from posthouse.store import BLOCKING, Action, HeldEvent, HeldFilter, KeyPosition, Store, Transaction
@@ -44,6 +44,8 @@ class HeldEvents:
     """Of these fields the log says that they were edited, and nothing of what they were and are."""
     guard: Guard | None = None
     """Asked before an event runs again because somebody says so; None: anybody may."""
+    sealed: Callable[[Event[bytes]], Awaitable[Event[bytes]]] | None = None
+    """Encrypts what is secret in an event that was edited."""
 
     def find(self, wanted: HeldFilter) -> AsyncIterator[HeldEvent]:
         """Every held event that fits, oldest first."""
@@ -91,10 +93,13 @@ class HeldEvents:
                 raise DeskError(await self._waits(held, "it can be edited when its turn has come"))
             event = decode_any(held.headers, held.body)
             check(event.type, data)
-            encoded = codec_of(held.headers, held.body).encode(msgspec.structs.replace(event, data=data))
+            edited_event = event.with_data(data)
+            if self.sealed is not None:
+                edited_event = await self.sealed(edited_event)
+            encoded = codec_of(held.headers, held.body).encode(edited_event)
             edited = msgspec.structs.replace(held, headers={**held.headers, **encoded.headers}, body=encoded.body)
             again = await self._run_again(tx, edited, force)
-            fields = await changes_aside(event.data, data, self.personal(event.type))
+            fields = await changes_aside(event.data, edited_event.data, self.personal(event.type))
             await self._note(tx, Action(verb="held edit", by=by, why=why), held, {**state_of(held, again), **fields})
             return again
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.errors import RetryNow, TransactionClosed, ValueRefused
+from posthouse.errors import RetryNow, SecretsUnavailable, TransactionClosed, ValueRefused
 from posthouse.pulse import alive
 from posthouse.receiving.claim import Claimer, Hold
 from posthouse.receiving.fingerprint import CRASH, NO_HANDLER
@@ -25,7 +25,7 @@ log = logging.getLogger("posthouse.consumer")
 UNKNOWN = "no handler for it here: it is left to a process of the release that has one"
 NOBODY_KNOWS = "no process that ran had a handler for it: run the release that has one, then retry it, or skip it"
 LOOK_AROUND = 2.0
-"""Seconds until the next process looks whether it knows an event that is left to others."""
+"""Seconds until the next process looks whether it knows an event that is left to others, or whether its keys are there again."""
 LEFT_FOR = 3600.0
 """Seconds after which an event is dead that nobody knew."""
 
@@ -100,6 +100,21 @@ class Settler:
                     held, attempts=runs, reason=UNKNOWN, after=LOOK_AROUND, fingerprint=NO_HANDLER
                 )
                 await holder.put(tx, again)
+
+    async def wait_for_keys(self, inbound: InboundEvent, error: SecretsUnavailable) -> None:
+        """Hold an event that nobody can read at the moment, without counting a run, until its keys may be there again."""
+        held, claimer, reason = inbound.held, self.claimer, words_here(error)
+        log.warning("%s: %s %s waits: %s", claimer.consumer, _type(inbound), inbound.entry.event_id, reason)
+        async with claimer.store.begin() as tx:
+            if held is not None:
+                runs = max(held.attempts - 1, 0)
+                await claimer.holder.put(
+                    tx, msgspec.structs.replace(held, attempts=runs, reason=reason, after=LOOK_AROUND)
+                )
+            elif await claimer.is_next(tx, inbound):
+                await claimer.holder.put(tx, inbound.to_held(claimer.consumer, "retrying", reason, after=LOOK_AROUND))
+            else:
+                await claimer.claim_out_of_line(tx, msgspec.structs.replace(inbound, redelivered=True))
 
     async def spent(self, inbound: InboundEvent, held: HeldEvent) -> bool:
         """Whether a held event has no run left, and is dead from now on."""

@@ -43,6 +43,8 @@ HEADER_ROOM = 2 * METADATA_LIMIT
 DUAL_VERSION = "dualversion"
 """Beside it: the number of the newest version."""
 SEQUENCE = "sequence"
+FIRST_ID = "firstid"
+"""The extension of a timer's fact that is encrypted or signed: the id that it had then, since it gets a new one when it fires."""
 FLUSH = "(flush)"
 """The name under which the steps are timed that a whole transaction takes at once."""
 ALONE: Mapping[str, str] = {}
@@ -198,16 +200,20 @@ class EnvelopeBuilder:
         timing.note("outward", event_type.name, began)
         return made
 
-    async def finish(self, transaction: Transaction, rows: Sequence[OutboxRow]) -> Sequence[OutboxRow]:
+    async def finish(
+        self, transaction: Transaction, rows: Sequence[OutboxRow], *, timed: bool = False
+    ) -> Sequence[OutboxRow]:
         """The rows as they are stored: the steps that wait for the flush are taken by those that still have them before
-        them, together. Whatever a step raises ends the transaction."""
+        them, together. Whatever a step raises ends the transaction. `timed`: as timers, which may get other ids when they fire."""
         if not self.seam.at_flush:
             return rows
         waiting = [row for row in rows if isinstance(row, Unfinished)]
         if not waiting:
             return rows
         self._suit()
-        events: Sequence[Event[bytes]] = [row.event for row in waiting]
+        events: Sequence[Event[bytes]] = [
+            _timed(row.event) if timed and self.seam.encrypt is not None else row.event for row in waiting
+        ]
         try:
             with self.seam.timing.measure("outward", FLUSH):
                 for step in self.seam.at_flush:
@@ -330,6 +336,13 @@ def _intended(event_type: EventType[object], key: str | None, context: EventCont
             f'idempotency_key=f"{event_type.scope}:…", so that asking twice says it once',
         )
     return None
+
+
+def _timed(event: Event[bytes]) -> Event[bytes]:
+    """A timer's fact says the id that it has now: with a key it gets another one when it fires."""
+    if event.key is None:
+        return event
+    return msgspec.structs.replace(event, extensions={**event.extensions, FIRST_ID: event.id})
 
 
 def _beside(first: OutboxRow, row: OutboxRow, cast: Cast) -> OutboxRow:

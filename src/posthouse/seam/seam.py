@@ -60,6 +60,8 @@ class Seam(Options):
     verify: Verify | None = None
     fetch: InwardStep | None = None
     decrypt: InwardStep | None = None
+    conceal: Callable[[Event[bytes]], Event[bytes]] | None = None
+    """What may be kept in a history of a fact before it is encrypted; None: all of it."""
     timing: Timing = dataclasses.field(default_factory=Timing)
     """How long each crossing took, and how it ended."""
     counting: Counting = dataclasses.field(default_factory=Counting)

@@ -268,7 +268,7 @@ class Tx:
             due_at, after = self._due(after, at)
             row = self._builder.build_one(payload, self.context, at=max(due_at, self._clock.now()))
             self._trace([row])
-            (row,) = await self._builder.finish(self._transaction, [row])
+            (row,) = await self._builder.finish(self._transaction, [row], timed=True)
             await self._store.timers.set(self._transaction, Timer(name=timer, due_at=due_at, after=after, row=row))
             return row.event_id
 
@@ -457,7 +457,7 @@ class Tx:
             if timer is None:
                 await self._store.timers.cancel(self._transaction, tenant, name)
             else:
-                (row,) = await self._builder.finish(self._transaction, [timer.row])
+                (row,) = await self._builder.finish(self._transaction, [timer.row], timed=True)
                 await self._store.timers.set(self._transaction, msgspec.structs.replace(timer, row=row))
 
 

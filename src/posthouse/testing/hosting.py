@@ -19,7 +19,8 @@ def rehost(service: Service, *, store: str | Store, broker: str | Broker, clock:
         broker=broker,
         clock=clock,
         settings=before.settings,
-        seam=before.opened.seam,
+        seam=before.opened.given_seam,
         rights=before.opened.rights,
+        secrets=before.opened.secrets,
     )
     return before

@@ -304,7 +304,9 @@ class Course:
             await self.compensate()
         await self._tx.settled()
         self.row = done_by(put_off(self.row), self._given, self.of.given_events)
-        said = tuple(said_in(row, after, self._requests) for row, after in self._tx.appended_since(self._before))
+        said = tuple(
+            said_in(row, after, self._requests, self._tx.seam) for row, after in self._tx.appended_since(self._before)
+        )
         state = self._state()
         self._wake(make)
         row, waits, to_cancel = rearmed(

@@ -12,6 +12,7 @@ from posthouse.contracts import EventType
 from posthouse.errors import ConfigurationError
 from posthouse.events import Event, timestamp
 from posthouse.processes.saga.declared import SagaType
+from posthouse.seam import Seam
 from posthouse.seam.outward import event_in
 from posthouse.store import OutboxRow
 from posthouse.store.sagas import Done, SagaInput, Said
@@ -52,9 +53,11 @@ def event_of(of: SagaType, given: SagaInput, tenant: str, at: float) -> Event[ob
     )
 
 
-def said_in(row: OutboxRow, wait: float | datetime, undoes: Mapping[str, Done]) -> Said:
+def said_in(row: OutboxRow, wait: float | datetime, undoes: Mapping[str, Done], seam: Seam) -> Said:
     """An event that was published, `after` so many seconds; by its id, what it was to undo."""
     event = event_in(row)
+    if seam.conceal is not None:
+        event = seam.conceal(event)
     after, at = (0.0, wait) if isinstance(wait, datetime) else (wait, None)
     data = _raw(event.data, event.content_type)
     return Said(type=event.type, event_id=event.id, data=data, after=after, at=at, undoes=undoes.get(event.id))

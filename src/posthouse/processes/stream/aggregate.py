@@ -11,6 +11,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from posthouse.contracts import EventType, event_type_for
+from posthouse.contracts.personal import personal_fields
 from posthouse.errors import (
     ConfigurationError,
     ContractError,
@@ -91,6 +92,7 @@ class Aggregate(Generic[S, E]):
         self._begin = begin
         self._reader = reader
         self._snapshots = snapshots
+        self._personal = any(personal_fields(known.payload.cls) for known in events)
         self._conflicts = conflicts
 
     async def load(self, tx: Tx, id: str, *, hold: bool = False) -> Loaded[S]:
@@ -171,7 +173,7 @@ class Aggregate(Generic[S, E]):
         self._refuse_strangers(stream, events)
         before = await self._append(tx, stream, events, expected)
         after = before + len(events)
-        if self._snapshots is not None and self._snapshots.due(before, after):
+        if self._keeps(tx) and self._snapshots is not None and self._snapshots.due(before, after):
             await self._keep(tx, stream, await self.load(tx, id))
         return after
 
@@ -187,7 +189,7 @@ class Aggregate(Generic[S, E]):
         self._refuse_strangers(stream, events)
         await self._append(tx, stream, events, loaded.version)
         now = Loaded(folded(self.evolve, loaded.state, events), loaded.version + len(events))
-        if self._snapshots is not None and self._snapshots.due(loaded.version, now.version):
+        if self._keeps(tx) and self._snapshots is not None and self._snapshots.due(loaded.version, now.version):
             await self._keep(tx, stream, now)
         return now.state
 
@@ -323,8 +325,13 @@ class Aggregate(Generic[S, E]):
             if key != stream.id:
                 raise ContractError(f"{stream}: this {name} has the key {key!r}, so it belongs to another stream")
 
+    def _keeps(self, tx: Tx) -> bool:
+        """Where personal fields are encrypted there are no snapshots of what they come to: these would be plain, and stay when the
+        person is erased."""
+        return not (self._personal and tx.seam.encrypt is not None)
+
     async def _from_snapshot(self, tx: Tx, stream: Stream) -> Loaded[S]:
-        if self._snapshots is not None:
+        if self._keeps(tx) and self._snapshots is not None:
             kept = await tx.store.streams.snapshot(tx.transaction, stream)
             state = None if kept is None else self._snapshots.state(kept)
             if kept is not None and state is not None:

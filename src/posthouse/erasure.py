@@ -1,0 +1,338 @@
+"""Erasure: a person's key is destroyed, every process forgets it, whoever keeps something is told, and it is proven.
+
+| step | what | where |
+|---|---|---|
+| begun | noted in the operators' log: what a crash cuts short is seen, and done again | the store |
+| tombstone | the key is destroyed, for ever | the key store |
+| forgotten | every process that may have the key in memory says that it forgot it, or its lease ends | the key store |
+| receipt | the fact `subject.erased`, and the end of the note, in one transaction | the store |
+| proof | whatever is still kept about him is looked for, and tried with what keys there are | everywhere |
+
+Each step can be repeated: after a crash the same command goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+
+import msgspec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from posthouse.app import App, app_of
+from posthouse.contracts.personal import personal_fields
+from posthouse.errors import BrokerError, ConfigurationError, DoneAlready, EventError
+from posthouse.events import Actor, Event, decode_any
+from posthouse.operators import OperatorsLog, operator_name
+from posthouse.receiving import dead_letter_topic
+from posthouse.service import Service
+from posthouse.store import Action, ActionFilter, HeldFilter, has_process_tables
+from posthouse.store.actions import BEGUN, DONE
+from posthouse.store.sagas import SagaFilter, SagaRow
+from posthouse.tracing.reading import refusal, stored
+from posthouse.trust.secrets.fields import secret_fields
+from posthouse.trust.secrets.keystore import Erasure, Holder
+from posthouse.trust.secrets.receipt import SUBJECT, ErasureReceipt
+from posthouse.trust.secrets.sealing import Key, Token, boxes_in, holds_boxes, opens, plain_in, token_of, tokens_in
+from posthouse.trust.secrets.vault import ERASE, Vault, erasure_of, reapply
+
+PAGE = 500
+LOOK = 0.25
+"""Seconds between two looks at who has forgotten."""
+SLACK = 5.0
+"""Seconds beyond its lease after which a process that fell silent counts as having forgotten: its clock may run a little slower."""
+MOST = 100_000
+
+
+class Found(msgspec.Struct):
+    """What is kept about somebody in one place: `boxes` encrypted values, of which `opened` could be decrypted, and `plain` ones
+    that never were encrypted. `note` says what was not looked at, or what was done there."""
+
+    place: str
+    boxes: int = 0
+    opened: int = 0
+    plain: int = 0
+    note: str = ""
+
+
+class Erased(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it. `silent` are the processes that have not said that they forgot."""
+
+    tenant: str
+    subject: str
+    dry_run: bool
+    number: int = 0
+    at: float = 0.0
+    again: bool = False
+    """He was erased before."""
+    forgot: Sequence[str] = ()
+    silent: Sequence[str] = ()
+    receipt: str = ""
+    """The id of the fact, where it was said this time."""
+    places: Sequence[Found] = ()
+
+    @property
+    def proven(self) -> bool:
+        """Whether nothing about him can be read any more, as far as was looked."""
+        return not self.silent and not any(found.opened or found.plain for found in self.places)
+
+
+async def erase(
+    service: Service, tenant: str, subject: str, *, why: str, by: str = "", within: float = 60.0, dry_run: bool = False
+) -> Erased:
+    """Erase somebody, or go on where that was cut short. `within`: seconds to wait for processes. With `dry_run` only look."""
+    app, vault = app_of(service), vault_of(service)
+    if dry_run:
+        return Erased(tenant=tenant, subject=subject, dry_run=True, places=await prove(app, tenant, subject))
+    if not why.strip():
+        raise ConfigurationError("say why somebody is erased, with --why: it is all that is left of the request")
+    receipt_type = _receipt_of(service)
+    await vault.store.present()
+    action = OperatorsLog(app.store, service.name).signed(
+        Action(verb=ERASE, by=by or operator_name(), why=why, tenant=tenant, key=subject, target=f"subject {subject}")
+    )
+    action = msgspec.structs.replace(action, id=f"erase {subject}", outcome=BEGUN)
+    known = await app.store.actions.get(tenant, action.id)
+    if known is None:
+        known = await _begin(app, action)
+    before = await vault.store.erased(tenant, [subject])
+    stands = await vault.store.erase(
+        Erasure(tenant=tenant, subject=subject, why=known.why, by=known.by, at=app.clock.now())
+    )
+    await vault.keyring.look()
+    forgot, silent = await _forgotten(vault, stands.number, within)
+    receipt = await _say(service, receipt_type, stands, known)
+    dropped = await _drop_snapshots(app)
+    places = [*await prove(app, tenant, subject), Found(place="snapshots", note=f"{dropped:,} dropped")]
+    return Erased(
+        tenant=tenant, subject=subject, dry_run=False, number=stands.number, at=stands.at, again=bool(before),
+        forgot=forgot, silent=silent, receipt=receipt, places=places,
+    )  # fmt: skip
+
+
+async def reapply_all(service: Service, *, log: bool) -> int:
+    """Bring tombstones back into a key store that lost them: from the operators' log, and with `log` from the receipts in the
+    broker. How many."""
+    app, vault = app_of(service), vault_of(service)
+    known = [erasure_of(one) for one in await app.store.actions.find(ActionFilter(verb=ERASE), MOST)]
+    again = await reapply(vault.store, known)
+    if log:
+        again += await reapply(vault.store, [one async for one in _receipts(app, _receipt_of(service))])
+    return again
+
+
+def vault_of(service: Service) -> Vault:
+    """What encrypts the personal fields of a service; ConfigurationError where nothing does."""
+    vault = app_of(service).opened.vault
+    if vault is None:
+        raise ConfigurationError(
+            f"{service.name} encrypts nothing: give its App secrets=Secrets(…), or set POSTHOUSE_SECRETS_KEYS"
+        )
+    return vault
+
+
+def _receipt_of(service: Service) -> type[ErasureReceipt]:
+    full = f"{service.namespace}.{service.name}.{SUBJECT}" if service.namespace else f"{service.name}.{SUBJECT}"
+    known = service.declared.catalogue.get(full)
+    if known is None or not issubclass(known.payload.cls, ErasureReceipt):
+        raise ConfigurationError(
+            f"{service.name} has no receipt for an erasure, by which others hear of it: declare it where its events are, as in "
+            f"GuestErased = subject_erased({service.name})"
+        )
+    return known.payload.cls
+
+
+async def _begin(app: App, action: Action) -> Action:
+    try:
+        async with app.store.begin() as tx:
+            await app.store.actions.add(tx, action)
+    except DoneAlready:
+        pass  # somebody else asks for the same
+    return await app.store.actions.get(action.tenant, action.id) or action
+
+
+async def _forgotten(vault: Vault, number: int, within: float) -> tuple[list[str], list[str]]:
+    """Names of the processes that have forgotten, and of those that have not said so in time."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within
+    while True:
+        holders = await vault.store.holders()
+        waited = [one for one in holders if not _has_forgotten(one, number)]
+        if not waited or loop.time() > deadline:
+            return [one.name for one in holders if one not in waited], [one.name for one in waited]
+        await asyncio.sleep(LOOK)
+
+
+def _has_forgotten(holder: Holder, number: int) -> bool:
+    return holder.forgot >= number or holder.age > holder.lease + SLACK
+
+
+async def _say(service: Service, receipt: type[ErasureReceipt], stands: Erasure, action: Action) -> str:
+    """The receipt and the end of the note, once; the id of the fact, empty where it was said before."""
+    if action.outcome == DONE:
+        return ""
+    app = app_of(service)
+    actor = Actor(kind="user", id=action.by)
+    async with service.transaction(stands.tenant, actor=actor) as tx:
+        said = tx.publish(
+            receipt(subject=stands.subject, at=stands.at, number=stands.number),
+            idempotency_key=f"erased {stands.subject} {stands.number}",
+        )
+        await app.store.actions.end(tx.transaction, msgspec.structs.replace(action, outcome=DONE))
+    return said
+
+
+async def _drop_snapshots(app: App) -> int:
+    """Of what may hold something about a person. They are a cache, and none is taken any more where fields are secret."""
+    if not has_process_tables(app.store):
+        return 0
+    aggregates = [one for service in app.services for one in service.declared.aggregates.values()]
+    personal = [one for one in aggregates if any(personal_fields(known.payload.cls) for known in one.events)]
+    return sum([await app.store.streams.drop_snapshots(one.name) for one in personal])
+
+
+async def _receipts(app: App, receipt: type[ErasureReceipt]) -> AsyncIterator[Erasure]:
+    known = next(of for service in app.services for of in service.declared.own_events if of.payload.cls is receipt)
+    async with aclosing(stored(app.broker, [known.topic], None)) as deliveries:
+        async for delivery in deliveries:
+            event = decode_any(delivery.frame.headers, delivery.frame.body)
+            if event.type == known.name:
+                said = receipt(**msgspec.json.decode(event.data))
+                yield Erasure(
+                    tenant=event.tenant, subject=said.subject, why="its receipt in the log", by="", at=said.at
+                )
+
+
+# The proof.
+
+
+async def prove(app: App, tenant: str, subject: str) -> list[Found]:
+    """Look everywhere for what is kept about somebody, and try to decrypt it with what keys there are now."""
+    vault = vault_of(app.services[0])
+    keys = await vault.keyring.fetch(tenant, [subject])
+    proof = Proof(app, tenant, subject, keys)
+    return [one async for one in proof.places()]
+
+
+class Proof:
+    """One look at everything."""
+
+    def __init__(self, app: App, tenant: str, subject: str, keys: Mapping[str, Key]) -> None:
+        self._app = app
+        self._tenant = tenant
+        self._subject = subject
+        self._key = keys.get(subject)
+
+    async def places(self) -> AsyncIterator[Found]:
+        """Each place, when it was looked through."""
+        yield await self._rows("outbox", self._outbox())
+        yield await self._rows("held events", self._held())
+        yield await self._rows("timers", self._timers())
+        if has_process_tables(self._app.store):
+            yield await self._rows("streams", self._streams())
+            yield await self._sagas()
+        yield await self._log()
+
+    async def _rows(self, place: str, rows: AsyncIterator[tuple[Mapping[str, str], bytes]]) -> Found:
+        found = Found(place)
+        async for headers, body in rows:
+            self._look(found, headers, body)
+        return found
+
+    def _look(self, found: Found, headers: Mapping[str, str], body: bytes) -> None:
+        try:
+            event = decode_any(headers, body)
+        except EventError:
+            return  # nobody knows whom it is about, and it was never let in
+        if event.tenant == self._tenant:
+            self._look_into(found, event)
+
+    def _look_into(self, found: Found, event: Event[bytes]) -> None:
+        if holds_boxes(event):
+            for path, box in boxes_in(event):
+                if box.version and box.of == self._subject:
+                    self._try(found, token_of(event, path, box))
+        known = self._app.opened.event_type(event.type)
+        fields = None if known is None else secret_fields(known)
+        if fields is not None:
+            try:
+                found.plain += sum(of == self._subject for _, of in plain_in(event, fields))
+            except EventError:
+                found.note = "something there does not say whom it is about"
+
+    def _try(self, found: Found, token: Token) -> None:
+        found.boxes += 1
+        found.opened += isinstance(self._key, AESGCM) and opens(self._key, self._tenant, token)
+
+    def _look_at_text(self, found: Found, text: str) -> None:
+        for token in tokens_in(text):
+            if token.box.of == self._subject:
+                self._try(found, token)
+
+    async def _outbox(self) -> AsyncIterator[tuple[Mapping[str, str], bytes]]:
+        after, table = 0, self._app.store.outbox
+        while rows := await table.kept(after, PAGE):
+            for row in rows:
+                yield row.headers, row.body
+            after = max(row.id for row in rows)
+        for stuck in await table.stuck():
+            yield stuck.row.headers, stuck.row.body
+
+    async def _held(self) -> AsyncIterator[tuple[Mapping[str, str], bytes]]:
+        async for held in self._app.held.find(HeldFilter(tenant=self._tenant)):
+            yield held.headers, held.body
+
+    async def _timers(self) -> AsyncIterator[tuple[Mapping[str, str], bytes]]:
+        for timer in await self._app.store.timers.pending(self._tenant, MOST):
+            yield timer.row.headers, timer.row.body
+
+    async def _streams(self) -> AsyncIterator[tuple[Mapping[str, str], bytes]]:
+        cursor, more = "", True
+        while more:
+            page = await self._app.store.streams.read_all(cursor, PAGE)
+            for one in page.events:
+                yield one.headers, one.body
+            cursor, more = page.cursor, page.more
+
+    async def _sagas(self) -> Found:
+        """Their states and histories, and the events that wait in them."""
+        found, table, after = Found("sagas"), self._app.store.sagas, 0
+        while rows := await table.find(SagaFilter(tenant=self._tenant), after=after, limit=PAGE):
+            for row in rows:
+                self._look_at_text(found, row.state.decode())
+                for turn in await table.history(row.saga, row.tenant, row.id, attempt=row.attempt):
+                    self._look_at_text(found, msgspec.json.encode(turn).decode())
+                await self._waiting(found, row)
+            after = max(row.number for row in rows)
+        return found
+
+    async def _waiting(self, found: Found, row: SagaRow) -> None:
+        for one in row.waiting:
+            try:
+                async with self._app.store.begin(tenant=self._tenant) as tx:
+                    held = await self._app.store.sagas.unpark(tx, row, one.held_as)
+                    if held is not None:
+                        self._look(found, held.headers, held.body)
+                    raise _OnlyLooked
+            except _OnlyLooked:
+                pass
+
+    async def _log(self) -> Found:
+        found, broker = Found("log"), self._app.broker
+        if (why := refusal(broker)) is not None:
+            found.note = f"not looked at: {why}"
+            return found
+        topics = {topic for service in self._app.services for topic in service.declared.topics}
+        topics |= {dead_letter_topic(topic) for topic in topics}
+        try:
+            async with aclosing(stored(broker, sorted(topics), None)) as deliveries:
+                async for delivery in deliveries:
+                    self._look(found, delivery.frame.headers, delivery.frame.body)
+        except BrokerError as error:
+            found.note = f"not looked at to its end: {error}"
+        return found
+
+
+class _OnlyLooked(Exception):
+    """Nothing is to be changed."""

@@ -1,0 +1,299 @@
+"""Sealing: secret fields of a payload, from plain JSON to boxes and back. Pure: who has the keys is asked.
+
+How a secret value travels is told in `contracts/boxes.py`.
+AES-256-GCM, under the key of the person `of` in the tenant of the event. Associated data are tenant, person, kind, gap, event id,
+type and path: a box that is moved elsewhere opens nowhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Callable, Collection, Iterator
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from posthouse.contracts.boxes import (
+    ERASED,
+    MARK,
+    SEALED,
+    WITHHELD,
+    Box,
+    Gap,
+    box_in,
+    is_withheld,
+    replaced,
+    stand_in,
+)
+from posthouse.contracts.payload import JSON
+from posthouse.errors import ContractError, FrameRefused, RuleBroken
+from posthouse.events import Event
+from posthouse.seam.outward import FIRST_ID
+from posthouse.trust.secrets.fields import Fields, Secret
+
+NONCE = 12
+
+
+class Token(msgspec.Struct, frozen=True, array_like=True):
+    """A box away from its event, with all that it is bound to."""
+
+    bound: str
+    type: str
+    path: str
+    box: Box
+
+
+class Erased(msgspec.Struct, frozen=True):
+    """In place of a key: its person was erased."""
+
+    at: float
+
+
+Key = AESGCM | Erased
+KeyOf = Callable[[str], Key]
+"""The key of a person, by his id."""
+
+_token = msgspec.json.Decoder(Token)
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_array = msgspec.json.Decoder(list[msgspec.Raw])
+_scalar = msgspec.json.Decoder(str | int | None)
+_encode = msgspec.json.Encoder().encode
+
+
+def holds_boxes(event: Event[bytes]) -> bool:
+    """Whether there may be something secret in an event."""
+    return MARK in event.data and (event.content_type or JSON).partition(";")[0].endswith("json")
+
+
+# On the way out.
+
+
+def subjects_in(event: Event[bytes], fields: Fields) -> set[str]:
+    """The persons under whose keys an event is to be sealed."""
+    found: set[str] = set()
+
+    def note(raw: bytes, secret: Secret, path: str, of: str) -> bytes:
+        found.add(of)
+        return raw
+
+    _Walk(event, note).into(event.data, fields, "")
+    return found
+
+
+def sealed(
+    event: Event[bytes], fields: Fields, key_of: KeyOf, *, conceal: bool = False, edited: bool = False
+) -> Event[bytes]:
+    """The event with its secret fields in boxes. RuleBroken for data about somebody who was erased. With `conceal` what is plain is
+    left out rather than sealed, and no key is needed. `edited`: what is in a box already stays there."""
+    bound = _bound_id(event)
+
+    def seal(raw: bytes, secret: Secret, path: str, of: str) -> bytes:
+        gap: Gap = "text" if secret.text else "null"
+        if edited and raw[:1] == b"{" and MARK in raw and (box := box_in(raw)) is not None:
+            return raw if box.of == of else _gone(of, secret, gap)
+        if raw[:1] == b'"' and is_withheld(held := msgspec.json.decode(raw, type=str)):
+            if conceal or (token := _token_in(held)) is None:
+                return raw if conceal else _gone(of, secret, gap)
+            of = token.box.of
+            if isinstance(key := key_of(of), Erased):
+                return _gone(of, secret, gap)
+            raw = _plain(key, event.tenant, token)
+        elif conceal:
+            return _encode(WITHHELD) if secret.text else b"null"
+        key = key_of(of)
+        if isinstance(key, Erased):
+            raise RuleBroken(
+                "erased",
+                f"{event.type}: {path!r} is about {of!r} of tenant {event.tenant!r}, who was erased: it cannot be said again",
+            )
+        box = Box(1, of, secret.kind, gap)
+        nonce = os.urandom(NONCE)
+        secured = nonce + key.encrypt(nonce, raw, _associated(event.tenant, bound, event.type, path, box))
+        return _encode(msgspec.structs.replace(box, box=base64.b64encode(secured).decode()))
+
+    return event.with_data(_Walk(event, seal).into(event.data, fields, ""))
+
+
+def plain_in(event: Event[bytes], fields: Fields) -> list[tuple[str, str]]:
+    """What is secret in an event and lies open in it, each with its path and with whom it is about."""
+    found: list[tuple[str, str]] = []
+
+    def note(raw: bytes, secret: Secret, path: str, of: str) -> bytes:
+        boxed = raw[:1] == b"{" and MARK in raw and box_in(raw) is not None
+        if not boxed and not (raw[:1] == b'"' and is_withheld(msgspec.json.decode(raw))):
+            found.append((path, of))
+        return raw
+
+    _Walk(event, note).into(event.data, fields, "")
+    return found
+
+
+# On the way in.
+
+
+def boxes_in(event: Event[bytes]) -> list[tuple[str, Box]]:
+    """What is secret in an event, each with its path."""
+    found: list[tuple[str, Box]] = []
+
+    def note(path: str, box: Box) -> bytes:
+        found.append((path, box))
+        return b"null"
+
+    replaced(event.data, "", note)
+    return found
+
+
+def opened(event: Event[bytes], key_of: KeyOf, kinds: Collection[str]) -> Event[bytes]:
+    """The event as those see it who may read these kinds; `*` is all. FrameRefused for a box that was changed, or is not where
+    it was made."""
+    bound = _bound_id(event)
+
+    def put(path: str, box: Box) -> bytes:
+        if box.version == 0:
+            return stand_in(box, ERASED)
+        if box.kind not in kinds and "*" not in kinds:
+            return stand_in(box, WITHHELD)
+        key = key_of(box.of)
+        if isinstance(key, Erased):
+            return stand_in(box, ERASED)
+        return _plain(key, event.tenant, Token(bound, event.type, path, box))
+
+    return event.with_data(replaced(event.data, "", put))
+
+
+def carried(event: Event[bytes]) -> Event[bytes]:
+    """The event as a saga sees it: what is text carries its secret on, and nothing is opened."""
+    bound = _bound_id(event)
+
+    def put(path: str, box: Box) -> bytes:
+        if box.version == 0 or box.gap != "text":
+            return stand_in(box, ERASED)
+        token = base64.b64encode(_encode(Token(bound, event.type, path, box))).decode()
+        return _encode(f"{SEALED}{token}⟩")
+
+    return event.with_data(replaced(event.data, "", put))
+
+
+def withheld(event: Event[bytes]) -> Event[bytes]:
+    """The event as somebody sees it who may read nothing."""
+    return event.with_data(replaced(event.data, "", lambda _, box: stand_in(box, WITHHELD if box.version else ERASED)))
+
+
+def tokens_in(text: str) -> Iterator[Token]:
+    """What is carried on in some text, such as the state of a saga."""
+    for part in text.split(SEALED)[1:]:
+        if (token := _token_in(f"{SEALED}{part.partition('⟩')[0]}⟩")) is not None:
+            yield token
+
+
+def opens(key: AESGCM, tenant: str, token: Token) -> bool:
+    """Whether a key opens a box."""
+    try:
+        _plain(key, tenant, token)
+    except FrameRefused:
+        return False
+    return True
+
+
+def token_of(event: Event[bytes], path: str, box: Box) -> Token:
+    """A box with all that it is bound to."""
+    return Token(_bound_id(event), event.type, path, box)
+
+
+def _plain(key: AESGCM, tenant: str, token: Token) -> bytes:
+    box = token.box
+    try:
+        secured = base64.b64decode(box.box, validate=True)
+        if len(secured) <= NONCE or base64.b64encode(secured).decode() != box.box:
+            raise ValueError
+        associated = _associated(tenant, token.bound, token.type, token.path, box)
+        return key.decrypt(secured[:NONCE], secured[NONCE:], associated)
+    except (InvalidTag, ValueError, binascii.Error):
+        raise FrameRefused(
+            f"unreadable: {token.path!r} was not encrypted in this place of this event for this tenant and person, or was changed since"
+        ) from None
+
+
+def _associated(tenant: str, bound: str, type: str, path: str, box: Box) -> bytes:
+    return _encode(("posthouse.secret.1", tenant, box.of, box.kind, box.gap, bound, type, path))
+
+
+def _bound_id(event: Event[bytes]) -> str:
+    """What a box is bound to; of timers apart from all others, so that no other event can pass for one."""
+    first = event.extensions.get(FIRST_ID)
+    return event.id if first is None else f"timer {first}"
+
+
+def _gone(of: str, secret: Secret, gap: Gap) -> bytes:
+    return _encode(Box(0, of, secret.kind, gap))
+
+
+def _token_in(text: str) -> Token | None:
+    if not text.startswith(SEALED):
+        return None
+    try:
+        return _token.decode(base64.b64decode(text[len(SEALED) : -1], validate=True))
+    except (msgspec.MsgspecError, ValueError):
+        return None
+
+
+class _Walk:
+    """Through the JSON of an event, along the secret fields of its class; all else stays as it is, byte for byte."""
+
+    def __init__(self, event: Event[bytes], put: Callable[[bytes, Secret, str, str], bytes]) -> None:
+        self._event = event
+        self._put = put
+        self._roots: dict[tuple[str, ...], str] = {}
+
+    def into(self, raw: bytes, fields: Fields, path: str) -> bytes:
+        raw = raw.strip()
+        if raw[:1] == b"[":
+            inner = fields.inner.get("*", fields)
+            items = [bytes(item) for item in _array.decode(raw)]
+            return _encode([msgspec.Raw(self._at(item, inner, f"{path}{n}", {})) for n, item in enumerate(items)])
+        if raw[:1] != b"{":
+            return raw
+        held = _object.decode(raw)
+        every = fields.inner.get("*")
+        changed = False
+        for name, value in held.items():
+            if (there := fields.inner.get(name, every)) is not None:
+                held[name] = msgspec.Raw(self._at(bytes(value), there, f"{path}{name}", held))
+                changed = True
+        return _encode(held) if changed else raw
+
+    def _at(self, raw: bytes, fields: Fields, path: str, beside: dict[str, msgspec.Raw]) -> bytes:
+        secret = fields.secret
+        if secret is None:
+            return self.into(raw, fields, f"{path}.")
+        if raw == b"null":
+            return raw
+        of = _id(beside.get(secret.beside)) if secret.beside else self._root(secret.root)
+        if not of:
+            where = secret.beside or ".".join(secret.root)
+            raise ContractError(
+                f"{self._event.type}: {path!r} is personal, and {where!r}, which says whom it is about, is empty"
+            )
+        return self._put(raw, secret, path, of)
+
+    def _root(self, root: tuple[str, ...]) -> str:
+        found = self._roots.get(root)
+        if found is None:
+            raw: msgspec.Raw | None = msgspec.Raw(self._event.data)
+            for name in root:
+                held = bytes(raw).strip() if raw is not None else b""
+                raw = _object.decode(held).get(name) if held[:1] == b"{" else None
+            found = self._roots[root] = _id(raw)
+        return found
+
+
+def _id(raw: msgspec.Raw | None) -> str:
+    """Who is meant by a field: a text or a whole number; empty for anything else."""
+    try:
+        found = None if raw is None else _scalar.decode(bytes(raw))
+    except msgspec.MsgspecError:
+        return ""
+    return "" if found is None or isinstance(found, bool) else str(found)

@@ -1,0 +1,194 @@
+"""Vault: the steps of the seam for one App: encrypt on the way out, decrypt on the way in, and what is shown to those who may not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NoReturn
+
+from posthouse.contracts import EventType
+from posthouse.errors import FrameRefused
+from posthouse.events import Event
+from posthouse.store import CoreStore, Transaction
+from posthouse.store.actions import Action, ActionFilter
+from posthouse.trust.secrets.declaring import Secrets
+from posthouse.trust.secrets.fields import Fields, problems_of, secret_fields
+from posthouse.trust.secrets.keyring import Keyring
+from posthouse.trust.secrets.keys import open_keys
+from posthouse.trust.secrets.keystore import Erasure, KeyStore
+from posthouse.trust.secrets.master import Master
+from posthouse.trust.secrets.masters import open_master
+from posthouse.trust.secrets.sealing import (
+    Key,
+    boxes_in,
+    carried,
+    holds_boxes,
+    opened,
+    sealed,
+    subjects_in,
+    withheld,
+)
+
+log = logging.getLogger("posthouse.secrets")
+
+ERASE = "subject erase"
+"""The verb in the operators' log, from which tombstones are brought back into a key store that lost them."""
+MOST = 100_000
+
+Find = Callable[[str], EventType[object] | None]
+"""The type of a subject, if one of the services knows it."""
+
+
+class Missing(Exception):
+    """A key that is not in memory."""
+
+
+class Vault:
+    """`name` tells this process from others; `find` knows the events of its services."""
+
+    def __init__(self, secrets: Secrets, name: str, find: Find) -> None:
+        self.secrets = secrets
+        self._find = find
+        self._fields: dict[str, Fields | None] = {}
+        self._kinds = frozenset(secrets.reads)
+        self.keyring = Keyring(name, self._open, most=secrets.most, keep=secrets.keep, lease=secrets.lease)
+
+    def _open(self) -> tuple[KeyStore, Master]:
+        patience = self.secrets.patience
+        return open_keys(self.secrets.keys_url, patience), open_master(self.secrets.master_name, patience)
+
+    @property
+    def store(self) -> KeyStore:
+        """Where the keys are."""
+        return self.keyring.store
+
+    def problems(self, types: Iterable[EventType[object]]) -> list[str]:
+        """Why personal fields of what may be published cannot be kept secret, one sentence each."""
+        return [problem for known in types for problem in problems_of(known)]
+
+    # The steps of the seam.
+
+    async def encrypt(self, transaction: Transaction, events: Sequence[Event[bytes]]) -> Sequence[Event[bytes]]:
+        """Seal what is secret. A person's first fact makes his key. The key store is asked only for keys that are not in memory:
+        inside of the transaction, for at most `patience` seconds."""
+        if not any(self._fields_of(event.type) for event in events):
+            return events
+        try:
+            return [self._sealed(event, {}) for event in events]
+        except Missing:
+            keys = await self._keys_for(events)
+            return [self._sealed(event, keys.get(event.tenant, {})) for event in events]
+
+    async def decrypt(self, event: Event[bytes]) -> Event[bytes]:
+        """Open what these services may read; a placeholder stands for the rest."""
+        if not holds_boxes(event):
+            return event
+        try:
+            return opened(event, self._key_of(event.tenant, {}), self._kinds)
+        except Missing:
+            boxes = [
+                box for _, box in boxes_in(event) if box.version and (box.kind in self._kinds or "*" in self._kinds)
+            ]
+            found = await self.keyring.fetch(event.tenant, {box.of for box in boxes})
+            for box in boxes:
+                if box.of not in found:
+                    raise FrameRefused(
+                        f"unreadable: tenant {event.tenant!r} has no key of {box.of!r}, and he was not erased: it was encrypted with "
+                        "another key store, or for another tenant"
+                    ) from None
+            return opened(event, self._key_of(event.tenant, found), self._kinds)
+
+    async def carry(self, event: Event[bytes]) -> Event[bytes]:
+        """`decrypt`, for sagas: what they keep and pass on stays encrypted."""
+        return carried(event) if holds_boxes(event) else event
+
+    async def withhold(self, event: Event[bytes]) -> Event[bytes]:
+        """`decrypt`, for those who may read nothing."""
+        return withheld(event) if holds_boxes(event) else event
+
+    def conceal(self, event: Event[bytes]) -> Event[bytes]:
+        """What may be kept in a history of a fact that is not sealed yet."""
+        fields = self._fields_of(event.type)
+        return event if fields is None else sealed(event, fields, _no_key, conceal=True)
+
+    async def edited(self, event: Event[bytes]) -> Event[bytes]:
+        """An event that was edited, with what is plain in it sealed."""
+        if self._fields_of(event.type) is None:
+            return event
+        try:
+            return self._sealed(event, {}, edited=True)
+        except Missing:
+            keys = await self._keys_for([event])
+            return self._sealed(event, keys.get(event.tenant, {}), edited=True)
+
+    # Erasures that the key store may have lost.
+
+    async def settle(self, store: CoreStore) -> int:
+        """Erase again whom the operators' log of a store says was erased, and the key store does not know of: it was brought
+        back from a backup. How many."""
+        done = await store.actions.find(ActionFilter(verb=ERASE), MOST)
+        again = await reapply(self.store, [erasure_of(action) for action in done]) if done else 0
+        self.keyring.settled = True
+        return again
+
+    async def aclose(self) -> None:
+        """Forget every key, and close what was opened."""
+        await self.keyring.aclose()
+
+    def _fields_of(self, name: str) -> Fields | None:
+        if name not in self._fields:
+            known = self._find(name)
+            if known is None:
+                return None
+            self._fields[name] = secret_fields(known)
+        return self._fields[name]
+
+    def _sealed(self, event: Event[bytes], keys: Mapping[str, Key], *, edited: bool = False) -> Event[bytes]:
+        fields = self._fields_of(event.type)
+        if fields is None:
+            return event
+        return sealed(event, fields, self._key_of(event.tenant, keys), edited=edited)
+
+    def _key_of(self, tenant: str, keys: Mapping[str, Key]) -> Callable[[str], Key]:
+        def key_of(subject: str) -> Key:
+            key = keys.get(subject) or self.keyring.known(tenant, subject)
+            if key is None:
+                raise Missing
+            return key
+
+        return key_of
+
+    async def _keys_for(self, events: Sequence[Event[bytes]]) -> Mapping[str, Mapping[str, Key]]:
+        """By tenant, all that is needed to seal some events."""
+        wanted: dict[str, set[str]] = {}
+        for event in events:
+            if (fields := self._fields_of(event.type)) is not None:
+                wanted.setdefault(event.tenant, set()).update(subjects_in(event, fields))
+        return {tenant: await self.keyring.fetch(tenant, subjects, make=True) for tenant, subjects in wanted.items()}
+
+
+async def reapply(keys: KeyStore, known: Sequence[Erasure]) -> int:
+    """Erase whoever the key store does not know as erased. How many."""
+    again = 0
+    for tenant in sorted({erasure.tenant for erasure in known}):
+        theirs = {erasure.subject: erasure for erasure in known if erasure.tenant == tenant}
+        there = {erasure.subject for erasure in await keys.erased(tenant, list(theirs))}
+        for subject, erasure in theirs.items():
+            if subject not in there:
+                log.warning(
+                    "%r of tenant %r was erased, and the key store does not know it: he is erased again",
+                    subject,
+                    tenant,
+                )
+                await keys.erase(erasure)
+                again += 1
+    return again
+
+
+def erasure_of(action: Action) -> Erasure:
+    """The erasure that an operator asked for."""
+    return Erasure(tenant=action.tenant, subject=action.key, why=action.why, by=action.by, at=action.at)
+
+
+def _no_key(subject: str) -> NoReturn:
+    raise Missing

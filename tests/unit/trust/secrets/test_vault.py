@@ -1,0 +1,145 @@
+"""Secrets in an App: what is stored and sent is encrypted, and who may sees it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from posthouse import App, RuleBroken, Seam
+from posthouse.errors import ConfigurationError, SecretsUnavailable
+from posthouse.events import decode_any
+from posthouse.receiving.editing import check_edit, with_fields
+from posthouse.store import HeldFilter
+from posthouse.trust.secrets import WITHHELD, Secrets
+from posthouse.trust.secrets.keystore import Erasure
+from posthouse.watch.status import drained
+from tests.kit.guests import Hotel
+from tests.kit.waiting import eventually
+
+
+def everything_in(folder: Path, *files: str) -> bytes:
+    return b"".join(path.read_bytes() for name in files for path in folder.glob(f"{name}*"))
+
+
+async def test_names_are_in_no_file_and_handlers_see_them(tmp_path: Path) -> None:
+    hotel = Hotel(tmp_path)
+    async with hotel.app.running():
+        await hotel.register("g1", "Ada-Lovelace", born=1815)
+        await eventually(lambda: hotel.heard)
+        await drained(hotel.service)
+    assert (hotel.heard[0].data.name, hotel.heard[0].data.born) == ("Ada-Lovelace", 1815)
+    stored = everything_in(tmp_path, "hotel.db", "log.db", "keys.db")
+    assert b"g1" in stored
+    assert b"Ada-Lovelace" not in stored
+
+
+async def test_a_service_without_the_right_sees_placeholders(tmp_path: Path) -> None:
+    hotel = Hotel(tmp_path, reads=["contact"])
+    async with hotel.app.running():
+        await hotel.register("g1", "Ada", email="ada@x.org", born=1815)
+        await eventually(lambda: hotel.heard)
+    seen = hotel.heard[0].data
+    assert (seen.name, seen.email, seen.born, seen.room) == (WITHHELD, "ada@x.org", None, "12")
+
+
+async def test_the_same_person_of_two_tenants_has_two_keys(tmp_path: Path) -> None:
+    hotel = Hotel(tmp_path)
+    async with hotel.app.running():
+        await hotel.register("g1", "Ada", tenant="t1")
+        await hotel.register("g1", "Bob", tenant="t2")
+        await eventually(lambda: len(hotel.heard) == 2)
+        assert hotel.app.opened.vault is not None
+        store = hotel.app.opened.vault.store
+        one, two = (await store.get("t1", ["g1"]))["g1"], (await store.get("t2", ["g1"]))["g1"]
+    assert one.wrapped != two.wrapped
+
+
+async def test_a_producer_whose_key_store_is_away_is_told_before_the_commit(tmp_path: Path) -> None:
+    hotel = Hotel(tmp_path, patience=0.3)
+    await hotel.app.open()
+    await hotel.register("g1", "Ada")
+    keys = sqlite3.connect(tmp_path / "keys.db", isolation_level=None)
+    keys.execute("BEGIN EXCLUSIVE")
+    await hotel.register("g1", "Ada again")  # its key is in memory
+    with pytest.raises(SecretsUnavailable, match="key store"):
+        await hotel.register("g2", "Bob")
+    keys.execute("ROLLBACK")
+    keys.close()
+    await hotel.register("g2", "Bob")
+    assert sum((await hotel.app.store.counts()).committed.values()) == 3
+    await hotel.app.aclose()
+
+
+async def test_a_consumer_whose_key_store_is_away_waits_and_loses_nothing(tmp_path: Path) -> None:
+    writer, reader = Hotel(tmp_path), Hotel(tmp_path, patience=0.2)
+    await writer.register("g1", "Ada")
+    await writer.app.aclose()
+    keys = sqlite3.connect(tmp_path / "keys.db", isolation_level=None)
+    keys.execute("BEGIN EXCLUSIVE")
+    async with reader.app.running():
+        (waits,) = await eventually(lambda: reader.app.store.held.find(HeldFilter(state="retrying")))
+        await eventually(
+            lambda: reader.app.store.held.find(HeldFilter()), right=lambda rows: rows[0].turn > waits.turn + 2
+        )
+        assert reader.heard == []
+        keys.execute("ROLLBACK")
+        await eventually(lambda: reader.heard)
+        await drained(reader.service)
+        assert await reader.app.store.held.find(HeldFilter()) == []
+    keys.close()
+    assert [event.data.name for event in reader.heard] == ["Ada"]
+
+
+async def test_nothing_is_said_about_somebody_who_was_erased(tmp_path: Path) -> None:
+    hotel = Hotel(tmp_path)
+    await hotel.register("g1", "Ada")
+    vault = hotel.app.opened.vault
+    assert vault is not None
+    await vault.store.erase(Erasure(tenant="t1", subject="g1", why="asked", by="dpo", at=1.0))
+    await vault.keyring.look()
+    with pytest.raises(RuleBroken, match="was erased"):
+        await hotel.register("g1", "Ada")
+    await hotel.app.aclose()
+
+
+async def test_an_edit_seals_what_it_changes_and_keeps_what_it_does_not(tmp_path: Path) -> None:
+    hotel = Hotel(tmp_path)
+    hotel.fails = True
+    async with hotel.app.running():
+        await hotel.register("g1", "Ada-Lovelace", email="ada@x.org")
+        (held,) = await eventually(lambda: hotel.app.store.held.find(HeldFilter(state="dead")))
+        hotel.fails = False
+        event = decode_any(held.headers, held.body)
+        catalogue = hotel.service.declared.catalogue
+        data = with_fields(catalogue, event, {"name": "Grace-Hopper", "room": "13"})
+        await hotel.app.held.edit(held.id, data, lambda _, new: check_edit("hotel", catalogue, event, new))
+        await eventually(lambda: hotel.heard)
+        await drained(hotel.service)
+    seen = hotel.heard[0].data
+    assert (seen.name, seen.email, seen.room) == ("Grace-Hopper", "ada@x.org", "13")
+    assert b"Grace-Hopper" not in everything_in(tmp_path, "hotel.db", "log.db")
+
+
+def test_two_steps_for_one_place_are_refused(tmp_path: Path) -> None:
+    async def own(tx: object, events: list[object]) -> list[object]:
+        return events
+
+    hotel = Hotel(tmp_path)
+    with pytest.raises(ConfigurationError, match="two steps for one place"):
+        App(hotel.service, seam=Seam(encrypt=own), secrets=Secrets())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"keys": "redis://x"}, "names no key store. Known: postgres, postgresql, sqlite."),
+        ({"master": "awskms:alias/x"}, "names no master key. Did you mean 'aws-kms'?"),
+        ({"master": "master.key"}, "names no master key. Write file:master.key"),
+    ],
+)
+def test_what_names_nothing_is_told(options: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigurationError) as told:
+        Secrets(**options)  # type: ignore[arg-type]  # what it refuses
+    assert words in str(told.value)
