@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from urllib.parse import parse_qs, urlsplit
 
-import grpc
 import google.cloud.pubsub_v1 as pubsub_v1  # type: ignore[import-untyped]  # the package has no types
+import grpc
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
