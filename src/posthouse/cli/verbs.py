@@ -26,6 +26,7 @@ VERBS: Mapping[str, str] = {
     "doctor": "Look at the store and the broker of each service: settings, roles, tables, open transactions, and the "
     "promise that results. Changes nothing.",
     "held": "Look at events that could not be applied, and deal with them.",
+    "jobs": "Jobs: acts over many things. Begin one, see how far it is, run it.",
     "actions": "List what operators did, newest first: who, when, why, with what, and what it changed.",
     "outbox": "Look at events that the broker refused and try them again; send again what it lost.",
     "saga": "Look at sagas, and help those that cannot go on by themselves.",

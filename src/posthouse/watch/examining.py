@@ -17,6 +17,7 @@ from posthouse.outage import span
 from posthouse.promise import Clause, promise_of
 from posthouse.redaction import redacted
 from posthouse.store import has_process_tables
+from posthouse.store.sagas import NOT_OVER
 from posthouse.survey import Surveyed
 from posthouse.topology import Scope, plan
 from posthouse.watch.order import order_checks
@@ -38,12 +39,13 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     promise: Sequence[Clause] = ()
 
 
-async def examine(app: App, *, within: float | None = None) -> Sequence[Examination]:
-    """The store, then the broker. What does not answer within so many seconds is told of as what cannot be opened."""
-    return [await _examine_store(app, within), await _examine_broker(app, within)]
+async def examine(app: App, *, within: float | None = None, sagas: int | None = None) -> Sequence[Examination]:
+    """The store, then the broker. What does not answer within so many seconds is told of as what cannot be opened. Stored sagas
+    are compared with their classes unless more than so many are not over, since each of those is read."""
+    return [await _examine_store(app, within, sagas), await _examine_broker(app, within)]
 
 
-async def _examine_store(app: App, within: float | None) -> Examination:
+async def _examine_store(app: App, within: float | None, sagas: int | None) -> Examination:
     place = redacted(app.opened.ports.store_url)
     with contextlib.suppress(PosthouseError):  # its own examination says it
         _ = app.broker  # once it is there, it says how many connections it shares
@@ -55,15 +57,26 @@ async def _examine_store(app: App, within: float | None) -> Examination:
         service=app.opened.name,
         part="store",
         place=place,
-        checks=checks if _unreached(checks) else [*checks, *await _saga_checks(app), *await _schedule_checks(app)],
+        checks=checks
+        if _unreached(checks)
+        else [*checks, *await _saga_checks(app, sagas), *await _schedule_checks(app)],
     )
 
 
-async def _saga_checks(app: App) -> Sequence[Check]:
+async def _saga_checks(app: App, most: int | None) -> Sequence[Check]:
     """Whether stored sagas fit the classes that will run them."""
+    if not has_process_tables(app.store):
+        return []
     try:
         await app.opened.look()
-        return (await app.sagas.compare()).checks() if has_process_tables(app.store) else []
+        if most is not None:
+            declared = {name for service in app.services for name in service.declared.saga_types}
+            counts = await app.store.sagas.counts()  # tallied
+            number = sum(n for (name, status), n in counts.items() if name in declared and status in NOT_OVER)
+            if number > most:
+                found = f"not compared with their classes here, because {number:,} are not over"
+                return [Check(name="sagas", found=found, fix="`posthouse saga check TARGET` compares them")]
+        return (await app.sagas.compare()).checks()
     except PosthouseError:  # the store's own checks say it
         return []
 

@@ -59,7 +59,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
-    """One press: on what, by whom, why, and under which id in the operators' log (`press`)."""
+    """One press: on what, by whom, why, and under which id in the operators' log (`press`), and `through` what; empty: a command line."""
 
     app: App
     service: Service
@@ -67,11 +67,12 @@ class Call(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     parameters: P_co
     why: str = ""
     press: str = ""
+    through: str = "console"
 
     @property
     def by(self) -> str:
         """As the operators' log has it."""
-        return f"{self.who.name} (console)"
+        return f"{self.who.name} ({self.through})" if self.through else self.who.name
 
 
 class Act(msgspec.Struct, Generic[P], frozen=True, kw_only=True):

@@ -57,7 +57,13 @@ class Seen(msgspec.Struct, frozen=True, array_like=True):
 
 
 async def press(
-    acts: Mapping[str, AnyAct], estate: Estate, who: Who, name: str, body: Mapping[str, object]
+    acts: Mapping[str, AnyAct],
+    estate: Estate,
+    who: Who,
+    name: str,
+    body: Mapping[str, object],
+    *,
+    through: str = "console",
 ) -> Mapping[str, object] | Outcome:
     """Look, or do. Raises Refusal with a sentence: 400 for what is written wrong, 403 for who may not, 404 for what is not there, 409
     for what does not fit or has changed since it was seen, 503 for a store or a broker that is away."""
@@ -69,8 +75,8 @@ async def press(
     service = estate.service(_text(body, "service"))
     parameters = parameters_of(act, body)
     app = await estate.one(service.name, _itself)
-    call: Call[object] = Call(app=app, service=service, who=who, parameters=parameters)
-    with explained(), waiting_at_most(WAITS), signed_in(who != OPERATOR):
+    call: Call[object] = Call(app=app, service=service, who=who, parameters=parameters, through=through)
+    with explained(), waiting_at_most(WAITS), signed_in(through == "console" and who != OPERATOR):
         if act.grant is not None:
             await app.grants.refuse_none(service.name, act.grant, call.by)
         if body.get("dry", False) is not False:

@@ -16,6 +16,8 @@ from posthouse.watch.examining import Examination, examine
 
 WITHIN = 4.0
 """Seconds that a store or a broker has for all checks."""
+SAGAS = 5_000
+"""Of more sagas that are not over it is not asked whether they fit their classes: each would be read."""
 GRAVITY: dict[Judgement, int] = {"fail": 0, "warn": 1, "ok": 2}
 
 
@@ -40,7 +42,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 async def health(ask: Ask) -> Health:
     """All of them at once. One that cannot be opened is a finding, not a problem of the page."""
     everyone(ask)
-    told = await ask.estate.examined(partial(examine, within=WITHIN), within=3 * WITHIN)
+    told = await ask.estate.examined(partial(examine, within=WITHIN, sagas=SAGAS), within=3 * WITHIN)
     ask.problems.extend(told.problems)
     found = sorted(
         (_examined(one) for those in told.found.values() for one in those),
