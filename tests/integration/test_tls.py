@@ -15,6 +15,7 @@ from posthouse.broker import Broker, Topology
 from posthouse.brokers import open_broker
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError, BrokerUnavailable, StoreError
+from posthouse.governance.registry.ledgers import open_ledger
 from posthouse.stores import open_store
 from posthouse.stores.postgres import PostgresStore
 from posthouse.stores.postgres.wal.stream import connected
@@ -176,10 +177,18 @@ async def test_a_service_works_on_a_database_that_asks_for_certificates(postgres
     assert plain == []
 
 
+async def test_a_registry_is_kept_on_a_database_that_asks_for_certificates(postgresql: TlsPostgres) -> None:
+    postgresql.wear("good")
+    ledger = open_ledger(postgresql.url_with())
+    await ledger.open()
+    async with ledger.reading() as session:
+        assert await session.fetch("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()") == [(True,)]
+    await ledger.aclose()
+
+
 async def test_the_reader_of_the_log_shows_its_certificate_too(postgresql: TlsPostgres) -> None:
     postgresql.wear("good")
-    store = open_store(postgresql.url_with(), clock=CLOCK)
-    assert isinstance(store, PostgresStore)
+    store = PostgresStore(postgresql.url_with())
     async with connected(store._database.url, "slot", 10.0, "posthouse") as stream:
         answer = await stream._connection.execute("IDENTIFY_SYSTEM")
         assert await answer.fetchone()

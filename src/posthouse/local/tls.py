@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import ssl
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from urllib.parse import SplitResult, parse_qsl, urlencode
 
 import msgspec
 
+from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.local.url import joined, split
 from posthouse.options import said_twice
 
 BUNDLES = (
@@ -59,6 +62,11 @@ class Names(NamedTuple):
 
 OURS = Names()
 LIBPQ = Names("sslrootcert", "sslcert", "sslkey")
+SSL = (
+    *LIBPQ, "sslmode", "sslpassword", "sslcrl", "sslcrldir", "sslnegotiation", "sslcompression", "sslcertmode", "sslsni",
+    "ssl_min_protocol_version", "ssl_max_protocol_version",
+)  # fmt: skip
+"""What libpq says of TLS."""
 
 
 def context_of(tls: Tls, problems: list[str]) -> ssl.SSLContext | None:
@@ -88,6 +96,29 @@ def proven(files: Files, problems: list[str], names: Names = OURS, *, password: 
         context, wrong = _loaded(files, names, password)
     problems += wrong
     return None if wrong else context
+
+
+def driver_url(url: str) -> str:
+    """The URL of a PostgreSQL as its drivers take it: whoever hands one to a driver asks here first. Raises ConfigurationError.
+
+    What drivers do not know they pass on as a setting of the server, after the connection was made: a word of TLS that was
+    misspelt would be told in plain text.
+    """
+    problems: list[str] = []
+    parts = with_libpq_words(split(url), problems)
+    for name, _ in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in (*Tls.__struct_fields__, *SSL) and _means_tls(name):
+            problems.append(f"{name!r} is no option of a postgresql URL.{did_you_mean(name, Tls.__struct_fields__)}")
+    if problems:
+        raise ConfigurationError(*problems)
+    return joined(parts)
+
+
+def _means_tls(name: str) -> bool:
+    plain = name.lower().replace("-", "_")
+    return plain.startswith(("tls", "ssl")) or bool(
+        difflib.get_close_matches(plain, Tls.__struct_fields__, cutoff=0.75)
+    )
 
 
 def with_libpq_words(parts: SplitResult, problems: list[str]) -> SplitResult:

@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from posthouse.clock import new_ulid
 from posthouse.errors import ConfigurationError, PosthouseError
+from posthouse.local.tls import driver_url
 from posthouse.local.url import joined, split
 from posthouse.stores import DRIVER_OPTIONS
 from posthouse.testing.baseline import Baseline
@@ -202,6 +203,7 @@ def server_of(url: str) -> SplitResult:
             f"tests run in memory, or on a PostgreSQL server such as postgresql://postgres@localhost/postgres, not on "
             f"{parts.scheme or url!r}"
         )
+    parts = urlsplit(driver_url(url))
     options = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name in DRIVER_OPTIONS])
     return parts._replace(scheme="postgresql", query=options)
 

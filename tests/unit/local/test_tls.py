@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote_plus, urlsplit
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -13,14 +13,20 @@ from redis.asyncio import SSLConnection
 from posthouse.brokers import open_broker
 from posthouse.brokers.kafka import KafkaBroker
 from posthouse.brokers.nats import NatsBroker
+from posthouse.brokers.postgres import PostgresBroker
 from posthouse.brokers.rabbitmq import RabbitmqBroker
 from posthouse.brokers.redis import RedisBroker
 from posthouse.brokers.sqs import SqsBroker
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError
+from posthouse.governance.registry.ledgers import open_ledger
+from posthouse.governance.registry.ledgers.postgres import PostgresLedger
 from posthouse.local.tls import with_libpq_words
 from posthouse.local.url import split
 from posthouse.stores import open_store
+from posthouse.stores.postgres import PostgresStore
+from posthouse.stores.postgres.wal.proving import direct_url
+from posthouse.testing.scratch import server_of
 from tests.kit.servers.tls import Authority
 
 CLOCK = SystemClock()
@@ -174,6 +180,48 @@ def test_postgresql_is_told_in_the_words_of_libpq(authority: Authority) -> None:
     assert told("postgresql://h/db?tls=false")["sslmode"] == "disable"
     assert Path(told("postgresql://h/db?tls=true")["sslrootcert"]).is_file()
     assert told("postgresql://h/db?sslmode=require") == {"sslmode": "require"}
+
+
+OPENERS = {
+    "the store": lambda url: PostgresStore(url),
+    "its LISTEN connection": lambda url: PostgresStore("postgresql://h/db", listen_url=url),
+    "its runtime role": lambda url: PostgresStore("postgresql://h/db", isolation=True, runtime_url=url),
+    "the broker": lambda url: PostgresBroker(url, clock=CLOCK),
+    "the registry": open_ledger,
+    "a test's server": server_of,
+}
+"""Whoever hands a URL to a driver of PostgreSQL, also where it was not opened by `open_store` or `open_broker`."""
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_whoever_opens_a_postgresql_knows_the_words(opener: str, authority: Authority) -> None:
+    opened = OPENERS[opener](f"postgresql://h/db?tls_ca={authority.certificate}")
+    assert f"sslmode=verify-full&sslrootcert={quote_plus(str(authority.certificate))}" in urls_in(opened)
+    for words, says in (
+        ("tls_ca=/none.pem", "there is no such file"),
+        ("tls_crt=/x", "Did you mean 'tls_cert'?"),
+        ("tsl_ca=/x", "Did you mean 'tls_ca'?"),
+        ("ssl=true", "'ssl' is no option of a postgresql URL. Known: tls, tls_ca"),
+        (f"tls=false&tls_ca={authority.certificate}", "leave one out"),
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            OPENERS[opener](f"postgresql://h/db?{words}")
+        assert says in str(caught.value)
+
+
+def urls_in(opened: object) -> str:
+    """Where it would connect to."""
+    match opened:
+        case PostgresStore():
+            listener = opened._database.notifier._listener
+            assert listener is not None
+            assert listener._url == direct_url(opened._database)
+            return f"{opened._database.url} {listener._url}"
+        case PostgresBroker():
+            return opened._database.share.url
+        case PostgresLedger():
+            return opened._url
+    return str(opened)
 
 
 def test_a_store_takes_the_same_words_on_each_of_its_ways(authority: Authority) -> None:

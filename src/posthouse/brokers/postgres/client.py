@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -16,7 +17,7 @@ from posthouse.local.postgres.connection import ServerConnection
 from posthouse.local.postgres.notifier import Notifier
 from posthouse.local.postgres.pool import Share
 from posthouse.local.postgres.pooler import PROCESS
-from posthouse.local.url import joined, split
+from posthouse.local.tls import driver_url
 from posthouse.store import Rows
 
 PATIENCE = 30.0
@@ -62,9 +63,9 @@ class Database:
     each statement has a transaction around it, which keeps its parsing and its execution together."""
 
     def __init__(self, url: str, schema: str, *, pooled: bool, connections: int, on_open: Opened) -> None:
-        parts = split(url)
+        self.url = url = driver_url(url)
+        parts = urlsplit(url)
         self.place = f"{parts.netloc.rpartition('@')[2]}{parts.path} (schema {schema})"
-        self.url = url = joined(parts)
         self.schema = schema
         self.pooled = pooled
         self._quoted = '"' + schema.replace('"', '""') + '"'

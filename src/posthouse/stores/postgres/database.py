@@ -21,7 +21,7 @@ from posthouse.local.naming import client_name
 from posthouse.local.postgres.connection import ServerConnection
 from posthouse.local.postgres.notifier import Notifier
 from posthouse.local.postgres.pool import Share, options
-from posthouse.local.url import joined, split
+from posthouse.local.tls import driver_url
 from posthouse.store import Rows
 from posthouse.store.patience import patience
 from posthouse.stores.postgres.errors import NOT_PRIMARY, is_lost, mapped, sqlstate_of
@@ -72,7 +72,9 @@ class Database:
     """
 
     def __init__(self, url: str, settings: Settings) -> None:
-        self.url = url = joined(split(url))
+        self.url = url = driver_url(url)
+        if settings.listen_url:
+            settings = msgspec.structs.replace(settings, listen_url=driver_url(settings.listen_url))
         self.settings = settings
         self.name = unquote(urlsplit(url).path.removeprefix("/")) or None
         self.notifier = Notifier(

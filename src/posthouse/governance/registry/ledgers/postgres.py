@@ -11,6 +11,7 @@ from posthouse.errors import PosthouseError, StoreError, StoreFull, StoreUnavail
 from posthouse.governance.registry.ledger import Row, Session, Value
 from posthouse.governance.registry.ledgers.layout import check_layout
 from posthouse.governance.registry.tables import FIRST_ROW, FORMAT, INDEXES, LAYOUT, TABLES
+from posthouse.local.tls import driver_url
 
 FOREIGN = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 DISK_FULL = "53100"
@@ -31,7 +32,7 @@ class PostgresLedger:
     """`url` names the database. `connections` is the most that this process uses, `patience` seconds for a statement."""
 
     def __init__(self, url: str, *, connections: int = 8, patience: float = 10.0) -> None:
-        self._url = url
+        self._url = driver_url(url)
         self._connections = connections
         self._patience = patience
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
