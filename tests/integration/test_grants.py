@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from posthouse import App, Event, Payload, Service
+from posthouse import App, Event, Model, Payload, Service
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
 from posthouse.console.access.who import Role, Who
@@ -25,7 +25,8 @@ from posthouse.console.asking import Refusal
 from posthouse.console.estate import Estate
 from posthouse.errors import DeskError, GrantNeeded
 from posthouse.operators import login_name
-from posthouse.replays import seek
+from posthouse.processes.projection import Plan
+from posthouse.replays import rebuild, seek
 from posthouse.resend import Choice, resend
 from posthouse.store import Action, Grant, HeldEvent, HeldFilter, Scope
 from posthouse.store.actions import ActionFilter
@@ -52,6 +53,12 @@ class Place:
         @self.shop.on(OrderPlaced)
         async def bill(event: Event[OrderPlaced]) -> None: ...
 
+        board = self.shop.projection("board", lag_budget=60.0, cross_tenant=True)
+
+        @board.on(OrderPlaced)
+        async def seen(event: Event[OrderPlaced], model: Model) -> None: ...
+
+        self.who = ADA
         self.placed, self.topic = OrderPlaced, "shop.order"
         self.broker = MemoryBroker(clock=SystemClock())
         self.app = App(self.shop, store=store, broker=self.broker, rights=rights)
@@ -72,7 +79,7 @@ class Place:
 
     async def press(self, act: str, **body: object) -> Any:
         async def send(**more: object) -> Any:
-            answer = await pressed(self.estate, ADA, act, msgspec.json.encode({"service": "shop", **body, **more}))
+            answer = await pressed(self.estate, self.who, act, msgspec.json.encode({"service": "shop", **body, **more}))
             return msgspec.json.decode(msgspec.json.encode(answer))
 
         seen = await send(dry=True)
@@ -298,6 +305,40 @@ async def test_signing_in_may_be_asked_of_everybody(place: Place) -> None:
         await place.shop.held.retry(dead.id, by="ada (console)")
     with signed_in(True):
         await place.shop.held.retry(dead.id, by="ada (console)")
+
+
+async def test_at_the_console_one_asks_and_another_approves(place: Place) -> None:
+    place.app._rights = Rights(grants=True, signed_in=True)
+    grace = Who(name="grace", roles=frozenset[Role](("admin",)))
+    await place.press("grant.request", tenant="t1", most=5)
+    [asked] = await place.app.grants.find()
+    assert (asked.asked_by, asked.asked_as, asked.most) == ("ada", "console:ada", 5)
+    with pytest.raises(Refusal, match="role admin"):
+        await place.press("grant.approve", grant=asked.id)
+    ada, place.who = place.who, msgspec.structs.replace(ADA, roles=frozenset[Role](("admin",)))
+    with pytest.raises(Refusal, match="another one approves"):
+        await place.press("grant.approve", grant=asked.id)
+    place.who = grace
+    await place.press("grant.approve", grant=asked.id)
+    place.who = ada
+    [dead] = await place.held(1)
+    await place.press("held.retry", id=str(dead.id))
+    assert (await place.app.grants.get(asked.id)).used == 1
+    verbs = [one.verb for one in await place.app.actions.find(ActionFilter(verb="grant"))]
+    assert verbs == ["grant approve", "grant request"]
+
+
+async def test_a_rebuild_needs_a_grant_for_its_read_model_and_spends_it(place: Place) -> None:
+    for n in range(3):
+        await committed(place, f"t{n}", 2)
+    async with place.app.running():
+        with pytest.raises(GrantNeeded):
+            await rebuild(place.shop, "board", Plan(source="log"), by="ada")
+        grant = await place.granted(Scope(consumer="shop.board"))
+        with signed_in(True):
+            done = await rebuild(place.shop, "board", Plan(source="log", drop_after=0.0), by="ada")
+            assert done.generation == 2
+            assert (await place.app.grants.get(grant.id)).used >= 1
 
 
 async def test_who_is_not_among_the_approvers_approves_nothing(place: Place) -> None:

@@ -25,7 +25,6 @@ from posthouse.seam.frames import frame_of
 from posthouse.seam.spans import Tracing
 from posthouse.seam.timing import Timing
 from posthouse.service import Service
-from posthouse.settings import Settings
 from posthouse.store import HeldEvent, HeldFilter, Store
 from posthouse.watch.status import Status, status
 
@@ -110,9 +109,16 @@ class Harness:
         apps = [app_of(service) for service in self.services]
         alike = [_works_as(services) for services in together.values()]
         self._before = apps
-        for services, (settings, seam) in zip(together.values(), alike, strict=True):
-            store = await self._opened(self.store_of(services[0]))
-            App(*services, store=store, broker=self.broker, clock=self.clock, settings=settings, seam=seam)
+        for services, first in zip(together.values(), alike, strict=True):
+            App(
+                *services,
+                store=await self._opened(self.store_of(services[0])),
+                broker=self.broker,
+                clock=self.clock,
+                settings=first.settings,
+                seam=first.opened.seam,
+                rights=first.opened.rights,
+            )
         for app in apps_of(self.services):
             self._runtimes.append(self.runs_as(await app.opened.prepare()))
 
@@ -303,21 +309,22 @@ class Harness:
         return moments
 
 
-def _works_as(services: Sequence[Service]) -> tuple[Settings, Seam]:
-    """The settings and the seam of services that are to share an App; ConfigurationError when theirs differ."""
+def _works_as(services: Sequence[Service]) -> App:
+    """One whose settings, seam and rights are those of all services that are to share an App; ConfigurationError when theirs differ."""
     apps = apps_of(services)
     first = apps[0]
     for other in apps[1:]:
-        if other.settings != first.settings or _steps(other.opened.seam) != _steps(first.opened.seam):
+        alike = other.settings == first.settings and other.opened.rights == first.opened.rights
+        if not alike or _steps(other.opened.seam) != _steps(first.opened.seam):
             raise ConfigurationError(
-                f"{first.opened.name} and {other.opened.name} have Apps with other settings or another seam, and on one store they share one: give "
+                f"{first.opened.name} and {other.opened.name} have Apps with other settings, rights or another seam, and on one store they share one: give "
                 "each a harness of its own"
             )
-    return first.settings, first.opened.seam
+    return first
 
 
 def _steps(seam: Seam) -> tuple[Seam, object]:
     """What two Apps that were written alike have in common, though each has its own figures and its own line of failures."""
     return dataclasses.replace(
-        seam, timing=_NO_TIMING, counting=_NO_COUNTING, failures=_NO_FAILURES, tracing=_NO_TRACING
+        seam, rights=None, timing=_NO_TIMING, counting=_NO_COUNTING, failures=_NO_FAILURES, tracing=_NO_TRACING
     ), seam.failures.hook

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from melmastoon.rights import RIGHTS
 from melmastoon.tenancy import tenant_class
 from posthouse import App, Payload, Personal, Service, Settings
 
@@ -17,7 +18,7 @@ def service(token: str, *, owner: str) -> Service:
     """One of the 22, under the short name that its subjects carry. All speak the envelope of the platform, and their figures tell
     its classes of tenants apart."""
     made = Service(token, namespace=NAMESPACE, owner=owner, envelope="melmastoon")
-    App(made, tenant_class=tenant_class, settings=Settings(region=HOME, residency=HOME))
+    App(made, tenant_class=tenant_class, settings=Settings(region=HOME, residency=HOME), rights=RIGHTS)
     return made
 
 

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 import msgspec
 
 from posthouse.console.access.who import Who
-from posthouse.console.acting import bulk, held, outbox, processes, replaying
+from posthouse.console.acting import bulk, grants, held, outbox, processes, replaying
 from posthouse.console.acting.act import AnyAct, Outcome
 from posthouse.console.acting.pressing import press
 from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.estate import Estate
 
-_OF_THINGS = {act.name: act for act in (*held.ACTS, *outbox.ACTS, *processes.ACTS, *replaying.ACTS, *bulk.ACTS)}
+_OF_THINGS = {
+    act.name: act for act in (*held.ACTS, *outbox.ACTS, *processes.ACTS, *replaying.ACTS, *bulk.ACTS, *grants.ACTS)
+}
 ACTS: Mapping[str, AnyAct] = {**_OF_THINGS, **{act.name: act for act in bulk.deciding(_OF_THINGS)}}
 
 LARGEST = 9 * 2**20
@@ -49,4 +51,4 @@ async def listed(ask: Ask) -> object:
     ]
 
 
-PAGES: dict[str, Page] = {"/acts": listed}
+PAGES: dict[str, Page] = {"/acts": listed, "/grants": grants.listed}

@@ -67,7 +67,7 @@ class Grants:
         )
         async with self._store.begin() as tx:
             await self._store.grants.add(tx, grant)
-            await self._note(tx, "grant request", grant, person, grant.why)
+            await self._note(tx, "grant request", grant, by, grant.why)
         return await self.get(grant.id)
 
     async def approve(self, id: str, *, by: str = "", why: str = "") -> Grant:
@@ -82,7 +82,7 @@ class Grants:
         async with self._store.begin() as tx:
             if not await self._store.grants.approve(tx, id, person.name, person.known_as):
                 raise DeskError(f"grant {id} was approved or revoked before: see `posthouse grant show TARGET {id}`")
-            await self._note(tx, "grant approve", grant, person, why)
+            await self._note(tx, "grant approve", grant, by, why)
         return await self.get(id)
 
     async def revoke(self, id: str, *, by: str = "", why: str = "") -> Grant:
@@ -91,7 +91,7 @@ class Grants:
         async with self._store.begin() as tx:
             if not await self._store.grants.revoke(tx, id, person.name):
                 raise DeskError(f"grant {id} was revoked before")
-            await self._note(tx, "grant revoke", grant, person, why)
+            await self._note(tx, "grant revoke", grant, by, why)
         return await self.get(id)
 
     async def get(self, id: str) -> Grant:
@@ -172,11 +172,11 @@ class Grants:
             )
         return person
 
-    async def _note(self, tx: Transaction, verb: str, grant: Grant, person: Person, why: str) -> None:
+    async def _note(self, tx: Transaction, verb: str, grant: Grant, by: str, why: str) -> None:
         scope = grant.scope
         action = Action(
             verb=verb,
-            by=person.name,
+            by=by,
             why=why,
             service=grant.service,
             consumer=scope.consumer or "",
