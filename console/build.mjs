@@ -61,6 +61,7 @@ async function page({ metafile, errors }) {
   if (errors.length) return;
   const [script, entry] = Object.entries(metafile.outputs).find(([, one]) => one.entryPoint === "src/main.tsx");
   const name = (output) => relative(into, resolve(here, output));
+  const needed = entry.imports.filter((one) => one.kind === "import-statement").map((one) => name(one.path));
   await writeFile(
     join(into, "index.html"),
     `<!doctype html>
@@ -73,7 +74,7 @@ async function page({ metafile, errors }) {
 <title>Posthouse</title>
 <link rel="icon" href="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' fill='none' stroke='%234a62ec' stroke-width='2.4' stroke-linecap='round' stroke-linejoin='round'%3E%3Ccircle cx='10' cy='14' r='6'/%3E%3Cpath d='M2.5 8H14M10 8h5l6-4v10l-5-3'/%3E%3C/svg%3E">
 <link rel="stylesheet" href="@BASE@/static/${name(entry.cssBundle)}">
-<script type="module" src="@BASE@/static/${name(script)}"></script>
+${needed.map((one) => `<link rel="modulepreload" href="@BASE@/static/${one}">\n`).join("")}<script type="module" src="@BASE@/static/${name(script)}"></script>
 </head>
 <body>
 <div id="app"></div>

@@ -12,7 +12,7 @@ import pytest
 
 from tests.kit.interface import ROOT, SOURCES, STATIC, Workshop
 
-BUDGET = 120_000
+BUDGET = 110_000
 """Bytes of everything, gzipped."""
 NOT_FETCHED = ("http://www.w3.org/",)
 """Names of namespaces: addresses in form alone."""
@@ -59,7 +59,7 @@ def test_all_of_it_is_within_the_budget(built: Path) -> None:
 def test_the_page_loads_files_of_its_own_and_runs_nothing_inline(built: Path) -> None:
     page = (built / "index.html").read_text()
     addresses = re.findall(r'(?:src|href)="([^"]*)"', page)
-    assert len(addresses) == 3
+    assert len(addresses) >= 3, "the icon, the style, the script; and what the script needs at once"
     for address in addresses:
         name = address.removeprefix("@BASE@/static/")
         assert address.startswith("data:image/svg+xml,") or (built / name).is_file(), address
@@ -82,7 +82,7 @@ def test_nothing_is_named_that_another_host_would_serve(built: Path) -> None:
 
 def test_every_package_in_the_bundle_is_there_with_its_licence(built: Path) -> None:
     text = (built / "licenses.txt").read_text()
-    for name in ("@preact/signals", "@preact/signals-core", "preact", "uplot"):
+    for name in ("@dagrejs/dagre", "@preact/signals", "@preact/signals-core", "preact"):
         assert re.search(rf"^{re.escape(name)} \d+\.\d+\.\d+$", text, re.MULTILINE), name
     assert text.count("Permission is hereby granted") >= 4
 

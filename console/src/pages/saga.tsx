@@ -120,7 +120,7 @@ function Shown({ one, service, done }: { one: Saga; service: string; done: () =>
           <ul class="coming">
             {one.deadlines.map((each) => (
               <Coming key={each.name} kind="deadline" tone={each.due_in < -5 ? "bad" : "info"}>
-                <strong class="wrap">{each.name}</strong> {each.due_in < -5 ? <>was due <Age since={each.due_at} />: does a process run the timers?</> : <>passes <Age since={each.due_at} />, at <Time at={each.due_at} /></>}
+                <strong class="wrap">{each.name}</strong> {each.due_in < -5 ? <>was due <Age since={each.due_at} />: does a process run the timers?</> : <>is due at <Time at={each.due_at} /> (<Age since={each.due_at} />)</>}
               </Coming>
             ))}
             {one.calls.map((each) => (

@@ -1,3 +1,4 @@
+import { BulkAct } from "../acting";
 import { type Listing, at, query as asked, useData } from "../api";
 import { requery } from "../router";
 import type { PageProps } from "../routes";
@@ -112,7 +113,7 @@ function List({ service, kinds, query }: { service: string; kinds: readonly Kind
   const set = (name: string) => (value: string) => requery({ [name]: value || null, after: null });
   const services = [...new Set(kinds.map((one) => one.service))];
   return (
-    <Section title="The sagas, newest first">
+    <Section title="The sagas, newest first" actions={<Together service={service} query={query} done={list.refresh} />}>
       <Bar>
         <Field label="Service" value={service} onInput={(value) => requery({ service: value, saga: null, after: null })} choices={services.map((value) => ({ value, label: value }))} />
         <Field label="Saga" value={query.get("saga") ?? ""} onInput={set("saga")} choices={[{ value: "", label: "all" }, ...kinds.filter((one) => one.service === service && one.declared !== false).map((one) => ({ value: one.saga, label: one.saga }))]} />
@@ -128,6 +129,20 @@ function List({ service, kinds, query }: { service: string; kinds: readonly Kind
       )}
       <Rows rows={list.data?.items ?? []} caption={`Sagas of ${service}`} next={list.data?.next} />
     </Section>
+  );
+}
+
+/** What is decided for all that rest in one state: of one saga, or of all of the service. */
+function Together({ service, query, done }: { service: string; query: URLSearchParams; done: () => void }) {
+  const status = query.get("status");
+  if (query.get("id") || (status !== "partial" && status !== "compensation_failed")) return null;
+  const params = { service, status, saga: query.get("saga"), tenant: query.get("tenant") };
+  return (
+    <>
+      <BulkAct small name="saga.retry.all" params={params} label="Retry all…" onDone={done} />
+      <BulkAct small name="saga.resume.all" params={params} label="Complete all…" onDone={done} />
+      {status === "partial" && <BulkAct small name="saga.cancel.all" params={{ ...params, reason: "cancelled at the console" }} label="Compensate all…" kind="danger" onDone={done} />}
+    </>
   );
 }
 

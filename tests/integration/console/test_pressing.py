@@ -87,6 +87,19 @@ def test_a_saga_that_cannot_be_undone_is_completed_by_hand(console: Page, town: 
     assert _count(town, "SELECT count(*) FROM posthouse_saga WHERE status = 'compensation_failed'") == 0
 
 
+def test_all_sagas_that_cannot_be_undone_are_completed_as_a_job(console: Page, town: Path) -> None:
+    path = "/sagas?service=orders&status=compensation_failed"
+    console.evaluate(
+        "path => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')); }", path
+    )
+    console.get_by_role("button", name="Complete all…").click()
+    _confirm(console, None)
+    until(
+        lambda: _count(town, "SELECT count(*) FROM posthouse_saga WHERE status = 'compensation_failed'") == 0,
+        "it goes on",
+    )
+
+
 def test_a_timer_is_cancelled(console: Page, town: Path) -> None:
     console.get_by_role("navigation").get_by_role("link", name="Timers").click()
     row = console.get_by_role("row").filter(has_text="recall:later")
