@@ -1,0 +1,109 @@
+"""Secret fields with store, log and keys on PostgreSQL, the keys in a database of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from posthouse import RuleBroken
+from posthouse.erasure import erase, prove
+from posthouse.errors import ConfigurationError, SecretsUnavailable
+from posthouse.trust.secrets.keys.postgres import PostgresKeys
+from posthouse.trust.secrets.keystore import Erasure
+from posthouse.watch.status import drained
+from tests.kit.guests import Hotel
+from tests.kit.servers.postgres import PostgresServer
+from tests.kit.waiting import eventually
+
+
+@pytest.fixture
+def keys_url(postgres_server: PostgresServer) -> Iterator[str]:
+    with postgres_server.database() as url:
+        yield url
+
+
+@pytest.fixture
+def store_url(postgres_server: PostgresServer) -> Iterator[str]:
+    with postgres_server.database() as url:
+        yield url
+
+
+async def test_a_person_is_erased_from_tables_and_log(tmp_path: Path, store_url: str, keys_url: str) -> None:
+    await made(keys_url)
+    hotel = Hotel(tmp_path, store=store_url, broker=store_url, keys=keys_url)
+    await hotel.app.store.upgrade()
+    async with hotel.app.running():
+        await hotel.register("g1", "Ada-Lovelace")
+        await eventually(lambda: hotel.heard)
+        await drained(hotel.service)
+        assert hotel.heard[0].data.name == "Ada-Lovelace"
+        with psycopg.connect(store_url) as run:
+            (stored,) = run.execute(
+                "SELECT string_agg(encode(body, 'escape'), '') FROM posthouse.outbox"
+            ).fetchone() or ("",)
+        assert "g1" in stored
+        assert "Ada-Lovelace" not in stored
+        done = await erase(hotel.service, "t1", "g1", why="asked")
+        places = {one.place: (one.boxes, one.opened, one.plain) for one in done.places}
+        assert (places["outbox"], places["log"], done.proven) == ((2, 0, 0), (2, 0, 0), True)
+        with pytest.raises(RuleBroken, match="was erased"):
+            await hotel.register("g1", "Ada")
+        await drained(hotel.service)
+
+
+async def test_the_database_of_a_service_is_refused_for_keys(tmp_path: Path, store_url: str) -> None:
+    hotel = Hotel(tmp_path, store=store_url, broker=store_url, keys=store_url)
+    await hotel.app.store.upgrade()
+    with pytest.raises(ConfigurationError, match="lies in the database of a service"):
+        await hotel.app.open()
+    await hotel.app.aclose()
+
+
+async def test_a_key_store_without_tables_says_what_makes_them(tmp_path: Path, store_url: str, keys_url: str) -> None:
+    hotel = Hotel(tmp_path, store=store_url, broker=store_url, keys=keys_url)
+    await hotel.app.store.upgrade()
+    with pytest.raises(ConfigurationError, match="posthouse subject upgrade TARGET"):
+        await hotel.app.open()
+    await hotel.app.aclose()
+
+
+async def test_many_who_want_a_key_at_once_get_the_same(keys_url: str) -> None:
+    await made(keys_url)
+    stores = [PostgresKeys(keys_url) for _ in range(4)]
+    found = await asyncio.gather(*(one.add("t1", "g1", bytes([n])) for n, one in enumerate(stores)))
+    assert len({key.wrapped for key in found}) == 1
+    first = await stores[0].erase(Erasure(tenant="t1", subject="g1", why="asked", by="dpo", at=1.0))
+    again = await stores[1].erase(Erasure(tenant="t1", subject="g1", why="twice", by="dpo", at=2.0))
+    assert (first, first.number) == (again, 1)
+    assert (await stores[2].add("t1", "g1", b"new")).wrapped is None
+    for one in stores:
+        await one.aclose()
+
+
+async def test_a_server_that_is_away_is_told_of(tmp_path: Path) -> None:
+    keys = PostgresKeys("postgresql://nobody@127.0.0.1:1/keys", patience=1.0)
+    with pytest.raises(SecretsUnavailable, match="key store"):
+        await keys.get("t1", ["g1"])
+
+
+async def test_others_are_not_erased(tmp_path: Path, store_url: str, keys_url: str) -> None:
+    await made(keys_url)
+    hotel = Hotel(tmp_path, store=store_url, broker=store_url, keys=keys_url)
+    await hotel.app.store.upgrade()
+    await hotel.register("g1", "Ada")
+    await hotel.register("g2", "Bob")
+    await erase(hotel.service, "t1", "g1", why="asked")
+    found = {one.place: (one.boxes, one.opened) for one in await prove(hotel.app, "t1", "g2")}
+    assert found["outbox"] == (2, 2)
+    await hotel.app.aclose()
+
+
+async def made(url: str) -> None:
+    keys = PostgresKeys(url)
+    assert await keys.upgrade()
+    assert not await keys.upgrade()
+    await keys.aclose()
