@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 
@@ -12,21 +13,30 @@ from posthouse.store.projections import Generation, History
 
 log = logging.getLogger("posthouse.projection")
 
+LOOKS, PAUSE = 20, 0.05
+"""So many looks for one around which nothing moved, and seconds between two."""
+
 
 async def judge(wiring: Wiring, projection: Projection, generation: Generation) -> None:
     """Look at a first generation before it is fed for the first time, and note what was found: what had happened before it
-    was there is missing for good, unless the broker has it. What is in no stream any log could have is counted first, so
-    that what is published meanwhile is not missed."""
+    was there is missing for good, unless the broker has it. The figures are those of one moment: of a store and a broker that
+    others use meanwhile, those of a look around which nothing moved. Where there is none, the model counts as lacking what may
+    have been counted twice: a rebuild mends that, and nothing would mend a model that is called whole and is not."""
     table, topics = wiring.store.projections, wiring.topics(projection)
-    happened = await table.extent(wiring.streams(projection))
-    unsent = (await wiring.store.counts()).unsent
-    progress = await wiring.broker.progress(projection.group(generation.number), topics)
+    for _ in range(LOOKS):
+        before = await _figures(wiring, projection)
+        progress = await wiring.broker.progress(projection.group(generation.number), topics)
+        after = await _figures(wiring, projection)
+        if before == after:
+            break
+        await asyncio.sleep(PAUSE)
+    happened, unsent = max(before[0], after[0]), min(before[1], after[1])
     history = found(
         progress,
         start=wiring.start,
         keeps=wiring.broker.sheet.history,
         happened=happened,
-        unsent=sum(unsent.get(topic, 0) for topic in topics),
+        unsent=unsent,
     )
     if history == "partial":
         log.warning(
@@ -35,6 +45,14 @@ async def judge(wiring: Wiring, projection: Projection, generation: Generation) 
             generation.number,
         )
     await table.judge(generation.projection, generation.number, history)
+
+
+async def _figures(wiring: Wiring, projection: Projection) -> tuple[int, int, int]:
+    """How much has happened, what of it is not with the broker yet, and how much was ever said."""
+    happened = await wiring.store.projections.extent(wiring.streams(projection))
+    counts, topics = await wiring.store.counts(), wiring.topics(projection)
+    of_topics = [sum(figures.get(topic, 0) for topic in topics) for figures in (counts.unsent, counts.committed)]
+    return happened, of_topics[0], of_topics[1]
 
 
 def found(progress: Mapping[str, Progress], *, start: Start, keeps: bool, happened: int, unsent: int) -> History:

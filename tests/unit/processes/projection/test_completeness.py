@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -87,6 +88,41 @@ async def test_a_model_that_is_added_later_says_that_its_history_is_missing_unti
         assert status.live is not None
         assert status.live.freshness.within
         assert await hotel.rows() == [("t1", "r1", 20, 2), ("t1", "r2", 10, 1)]
+
+
+async def test_what_is_said_while_a_model_is_judged_does_not_make_up_for_what_is_missing(tmp_path: Path) -> None:
+    clock = ManualClock()
+    url = f"sqlite:///{tmp_path / 'rooms.db'}"
+    older = Hotel(reads=False)
+    rehost(older.service, store=url, broker=MemoryBroker(clock=clock), clock=clock)
+    async with older.service.running():
+        await older.list_room("r1", 10, 20)
+        await drained(older.service)
+    hotel = Hotel()
+
+    class Busy(MemoryBroker):
+        """Another log, which lacks that; more is said, and sent, while it is asked for the first time."""
+
+        said = False
+
+        async def progress(self, group: str, topics: Sequence[str]) -> Mapping[str, Progress]:
+            if group.startswith("rooms.listings") and not self.said:
+                self.said = True
+                await hotel.list_room("r2", 10, 20, 30)
+                async with asyncio.timeout(20.0):
+                    while sum(one.stored for one in (await super().progress(group, topics)).values()) < 3:  # noqa: ASYNC110 - the relay is
+                        await asyncio.sleep(0.01)
+            return await super().progress(group, topics)
+
+    busy = Busy(clock=clock)
+    rehost(hotel.service, store=url, broker=busy, clock=clock)
+    async with hotel.service.running():
+        async with asyncio.timeout(20.0):
+            while await hotel.rows() != [("t1", "r2", 30, 3)]:  # noqa: ASYNC110 - the relay's and the consumer's doing
+                await asyncio.sleep(0.01)
+        assert busy.said
+        [live] = await app_of(hotel.service).store.projections.generations()
+        assert live.history == "partial"
 
 
 async def test_the_number_of_a_generation_that_was_given_up_is_not_given_again() -> None:
