@@ -77,7 +77,7 @@ def _found(parts: SplitResult, said: Mapping[str, str], environ: Mapping[str, st
             yield from _http(said.get("endpoint"), "endpoint=https://…")
         case "pubsub":
             if emulator := said.get("emulator") or environ.get("PUBSUB_EMULATOR_HOST"):
-                yield Link(emulator, "plain", "no emulator: they take no TLS")
+                yield Link(emulator, "proven" if _asked(said) else "plain")
 
 
 def _asked(said: Mapping[str, str]) -> bool:

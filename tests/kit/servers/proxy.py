@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from typing import Literal
 
 CHUNK = 64 * 1024
@@ -11,10 +12,12 @@ Way = Literal["asked", "answered"]
 
 
 class Proxy:
-    """Passes bytes to a server. It listens on the same port all its life, so that clients find it again."""
+    """Passes bytes to a server. It listens on the same port all its life, so that clients find it again. With `tls` clients
+    have to speak that to it; the server hears plain text."""
 
-    def __init__(self, host: str, port: int, *, listen: int = 0) -> None:
+    def __init__(self, host: str, port: int, *, listen: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self._listen = listen
+        self._tls = tls
         self._target = (host, port)
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
@@ -32,7 +35,7 @@ class Proxy:
         self._last: tuple[int, Literal["cut", "stall"]] | None = None
 
     async def __aenter__(self) -> Proxy:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._listen)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._listen, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -24,8 +24,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from tests.kit.servers import kafka, nats, postgres, rabbitmq, redis
+from posthouse.testing.scratch import LoopThread
+from tests.kit.servers import kafka, nats, postgres, pubsub, rabbitmq, redis, sqs
 from tests.kit.servers.process import Server, folder_of, listens, started
+from tests.kit.servers.proxy import Proxy
 from tests.kit.servers.versions import binaries_of
 
 Worn = Literal["good", "renewed", "expired", "other-name", "stranger"]
@@ -272,6 +274,46 @@ class TlsPostgres(Guarded):
             )
 
 
+class Fronted(Guarded):
+    """A server without TLS of its own, behind a proxy that asks for certificates."""
+
+    def __init__(self, clothes: Wardrobe, port: int, url: str) -> None:
+        self.clothes = clothes
+        self._url = url
+        self._worn: Worn = "good"
+        self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(clothes.ca))
+        self._tls.verify_mode = ssl.CERT_REQUIRED
+        self._tls.set_alpn_protocols(["h2", "http/1.1"])
+        self._tls.load_cert_chain(clothes.both)
+        self._thread = LoopThread()
+        self._proxy = self._thread.run(Proxy("127.0.0.1", port, tls=self._tls).__aenter__())
+
+    def plain(self) -> str:
+        return self._url.format(port=self._proxy.port)
+
+    def wear(self, worn: Worn) -> None:
+        """From the next connection on; those that there are, are cut."""
+        if worn == self._worn:
+            return
+        self.clothes.put_on(worn)
+        self._worn = worn
+        self._tls.load_cert_chain(self.clothes.both)
+        self._thread.run(self._proxy.cut())
+        self._thread.run(self._proxy.heal())
+
+    def close(self) -> None:
+        self._thread.run(self._proxy.__aexit__())
+        self._thread.close()
+
+
+class TlsSqs(Fronted):
+    """Its scheme says whether there is TLS."""
+
+    def url_with(self, **words: str | None) -> str:
+        url = super().url_with(**words)
+        return url.replace("https:", "http:") if words.get("tls") == "false" else url
+
+
 def owned(clothes: Wardrobe, user: int | None) -> None:
     """PostgreSQL reads a key that is its own alone."""
     if user is not None:
@@ -304,11 +346,34 @@ def serving(kind: str) -> Iterator[Guarded]:
             with _postgres(folder, clothes) as database:
                 yield database
             return
+        if kind in FRONTED:
+            with FRONTED[kind](clothes) as fronted:
+                yield fronted
+            return
         server = _made(kind, folder, clothes)
         with contextlib.ExitStack() as ends:
             if isinstance(server, TlsRabbitmq):
                 ends.callback(server.close)
             yield ends.enter_context(started(server))
+
+
+@contextlib.contextmanager
+def _sqs(clothes: Wardrobe) -> Iterator[Guarded]:
+    with sqs.running(remembered=4.0) as server:
+        fronted = TlsSqs(clothes, server.port, "sqs://test:test@eu-central-1?endpoint=https://127.0.0.1:{port}")
+        with contextlib.closing(fronted):
+            yield fronted
+
+
+@contextlib.contextmanager
+def _pubsub(clothes: Wardrobe) -> Iterator[Guarded]:
+    with pubsub.running() as server:
+        fronted = Fronted(clothes, server.port, "pubsub://shop?emulator=127.0.0.1:{port}&lease=10")
+        with contextlib.closing(fronted):
+            yield fronted
+
+
+FRONTED = {"sqs": _sqs, "pubsub": _pubsub}
 
 
 def _made(kind: str, folder: Path, clothes: Wardrobe) -> Restarted:

@@ -37,6 +37,8 @@ PLACES = [
     "kafka://h:9092?",
     "postgresql://h/db?",
     "sqs://eu-central-1?",
+    "pubsub://project?",
+    "pubsub://project?emulator=h:8085&",
 ]
 
 
@@ -96,11 +98,12 @@ def test_yes_and_no_at_once_is_refused_and_a_misspelling_is_answered(place: str,
         "rediss://h?ssl_cert_reqs=none&tls=true",
         "rediss://h?tls=false",
         "sqs://eu-central-1?tls=false",
+        "pubsub://project?tls=false",
         "sqs://eu-central-1?endpoint=http://127.0.0.1:4566&tls=true",
     ],
 )
 def test_our_words_and_the_drivers_do_not_mix(url: str) -> None:
-    assert "leave one out" in problem_of(url) or "http:" in problem_of(url)
+    assert "leave one out" in problem_of(url) or "plain text" in problem_of(url)
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,8 @@ def words(error: BaseException) -> str:
 
 
 class Client:
-    """Connects when first used. `emulator` is a host and port without TLS and credentials; `endpoint` the name of a
-    regional endpoint; `driver` goes to both clients as it is."""
+    """Connects when first used. `emulator` is a host and port without credentials, and without TLS unless `driver` has some;
+    `endpoint` the name of a regional endpoint, or of one's own; `driver` goes to both clients as it is."""
 
     def __init__(
         self,
@@ -104,5 +104,8 @@ class Client:
     def _channel(self, host: str, *, options: Sequence[tuple[str, object]] = (), **rest: object) -> grpc.aio.Channel:
         options = [*options, *RECONNECT]
         if self.emulator is not None:
+            tls = rest.get("ssl_credentials")
+            if isinstance(tls, grpc.ChannelCredentials):
+                return grpc.aio.secure_channel(host, tls, options=options)
             return grpc.aio.insecure_channel(host, options=options)
         return SubscriberGrpcAsyncIOTransport.create_channel(host, options=[*options, *ALIVE], **rest)  # type: ignore[arg-type]  # passed on

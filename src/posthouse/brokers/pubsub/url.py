@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
+import grpc
 import msgspec
 
 from posthouse.brokers.options import options_of, said_in
@@ -13,10 +15,11 @@ from posthouse.brokers.pubsub.broker import PubSubBroker
 from posthouse.brokers.pubsub.push import Push
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
+from posthouse.local.tls import Tls, contradicts, proven
 
 
-class PubSubOptions(msgspec.Struct, frozen=True):
-    """What may follow the `?`; each is a parameter of PubSubBroker."""
+class PubSubOptions(Tls, frozen=True):
+    """What may follow the `?`: parameters of PubSubBroker, and TLS, which is on unless there is an emulator."""
 
     lease: Annotated[int, msgspec.Meta(ge=10, le=600)] = 60
     retention: Annotated[float, msgspec.Meta(ge=600, le=31 * 86_400)] = 7 * 86_400.0
@@ -36,6 +39,8 @@ def from_url(parts: SplitResult, clock: Clock) -> PubSubBroker:
     if not parts.netloc:
         problems.append(f"{parts.geturl()!r} names no project: write pubsub://my-project")
     problems += push_problems(options)
+    emulator = options.emulator or os.environ.get("PUBSUB_EMULATOR_HOST")  # as Google's own clients do
+    driver = secured(options, emulator, problems)
     if problems:
         raise ConfigurationError(*problems)
     return PubSubBroker(
@@ -45,10 +50,23 @@ def from_url(parts: SplitResult, clock: Clock) -> PubSubBroker:
         retention=options.retention,
         dead_letters=options.dead_letters,
         endpoint=options.endpoint,
-        emulator=options.emulator or os.environ.get("PUBSUB_EMULATOR_HOST"),  # as Google's own clients do
+        emulator=emulator,
         timeout=options.timeout,
         push=push_of(options),
+        driver=driver,
     )
+
+
+def secured(options: PubSubOptions, emulator: str | None, problems: list[str]) -> dict[str, object]:
+    """What the driver is told of TLS."""
+    if contradicts(options, problems):
+        return {}
+    if options.tls is False and emulator is None:
+        problems.append("pubsub: tls=false needs an emulator: Google takes no plain text")
+    if not options.on or proven(options.files, problems) is None:
+        return {}
+    ca, cert, key = (None if path is None else Path(path).read_bytes() for path in options.files)
+    return {"ssl_channel_credentials": grpc.ssl_channel_credentials(ca, key or cert, cert)}
 
 
 def push_of(options: PubSubOptions) -> Push | None:
