@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from posthouse.store.sagas import SagaFilter
     from posthouse.trust.rights import Rights
     from posthouse.trust.secrets import ErasureReceipt, Secrets, is_withheld, subject_erased
+    from posthouse.trust.signatures import Signing
     from posthouse.watch.status import drained
 else:
     # The same at run time, when a name is first asked for: `posthouse --help` would import the whole house otherwise.
@@ -75,6 +76,7 @@ else:
         "store.sagas": "SagaFilter",
         "trust.rights": "Rights",
         "trust.secrets": "ErasureReceipt Secrets is_withheld subject_erased",
+        "trust.signatures": "Signing",
         "watch.status": "drained",
     }
     _ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}
@@ -119,6 +121,7 @@ __all__ = [
     "Secrets",
     "Service",
     "Settings",
+    "Signing",
     "Store",
     "StreamArchived",
     "StreamDeleted",

@@ -35,6 +35,7 @@ from posthouse.store import CoreStore, GrantVerb, HeldEvent, RelaySource, Store
 from posthouse.stores import check_store
 from posthouse.trust.rights import Grants, Rights, rights_here
 from posthouse.trust.secrets.declaring import Secrets, secrets_of_environment
+from posthouse.trust.signatures import Signing, signing_here
 
 T = TypeVar("T")
 
@@ -51,6 +52,7 @@ class App:
     of OpenTelemetry's making, and without it to the one that the application has set as its own, if it has. `rights` says who may
     publish, read and replay which topic; without it, what the file says that POSTHOUSE_RIGHTS names, and else it is not asked.
     With `secrets`, or POSTHOUSE_SECRETS_KEYS in the environment, personal fields leave encrypted.
+    `signing`: which facts are signed and verified, and by which keys; without it, what the environment says in POSTHOUSE_SIGNING.
     """
 
     @checked
@@ -67,6 +69,7 @@ class App:
         tracer_provider: TracerProvider | None = None,
         rights: Rights | None = None,
         secrets: Secrets | None = None,
+        signing: Signing | None = None,
     ) -> None:
         if not services:
             raise ConfigurationError("an App needs a service: App(orders, …)")
@@ -95,6 +98,7 @@ class App:
                 "App: secrets=… and the seam's own encrypt or decrypt are two steps for one place: leave one out"
             )
         self._given = (store, broker)
+        self._signing = signing
         self._opened: Opened | None = None
         for service in services:
             service.hosted_by(self)
@@ -113,9 +117,15 @@ class App:
                 "+".join(service.name for service in self.services),
             )
             self._opened = Opened(
-                self.services, ports, self.clock, self.settings, self._seam, self._rights, self._secrets
+                self.services, ports, self.clock, self.settings, self._trusted(self._seam), self._rights, self._secrets
             )
         return self._opened
+
+    def _trusted(self, seam: Seam) -> Seam:
+        """The seam with what is asked for beside it; the one that was given stays as it is."""
+        if (signing := self._signing or (signing_here() if seam.seals is None else None)) is not None:
+            seam = signing.applied(seam, self.clock, "+".join(service.name for service in self.services))
+        return seam
 
     @property
     def store(self) -> Store:
@@ -191,7 +201,7 @@ class App:
         """The verbs for held events."""
         opened, vault = self.opened, self.opened.vault
         sealed = None if vault is None else vault.edited
-        return HeldEvents(self.store, opened.name, opened.personal, self._held_guard(), sealed)
+        return HeldEvents(self.store, opened.name, opened.personal, self._held_guard(), sealed, opened.seam.seals)
 
     @property
     def actions(self) -> OperatorsLog:

@@ -97,7 +97,12 @@ class DecodeError(EventError):
 
 
 class FrameRefused(EventError):
-    """A frame that may not come in, whatever it says: its event is quarantined, with these words as the reason."""
+    """A frame that may not come in, whatever it says: its event is quarantined, with these words as the reason. `reason` is a short
+    word for counting."""
+
+    def __init__(self, words: str, reason: str = "refused") -> None:
+        self.reason = reason
+        super().__init__(words)
 
 
 class ContractError(EventError):

@@ -44,10 +44,12 @@ from posthouse.redaction import redacted
 from posthouse.runtime import Runtime
 from posthouse.seam import EnvelopeBuilder, EventContext, SchemaGuard, Seam, VersionUsage
 from posthouse.sending import Relay, TransactionScope, Tx, record
+from posthouse.sending.due import SealedTimers
 from posthouse.sending.transaction import Begun
 from posthouse.service import Service
 from posthouse.settings import Settings
 from posthouse.store import CoreStore, Parameters, RelaySource, Store, Transaction, Worker, has_process_tables
+from posthouse.store.timers import Append
 from posthouse.stores import check_store, open_store
 from posthouse.trust.rights import Keeper, Party, Rights
 from posthouse.trust.secrets.declaring import Secrets
@@ -528,7 +530,7 @@ class Opened:
                 self._says(),
                 process_name(),
             ),
-            timers=Timers(store, clock, self.outages),
+            timers=Timers(store, clock, self.outages, _due(store, self.seam)),
             schedules=Scheduler(schedules, store, self.builders, clock, self.outages) if schedules else None,
             consumers=[
                 Consumer(
@@ -639,6 +641,11 @@ def beyond(services: Sequence[Service], store: CoreStore) -> list[str]:
         )
         for name in names
     ]
+
+
+def _due(store: Store, seam: Seam) -> Append | None:
+    """What puts due timers into the outbox, where the store alone cannot."""
+    return None if seam.sealing is None else SealedTimers(store.outbox, seam.sealing).append
 
 
 def builder_of(

@@ -9,6 +9,7 @@ from posthouse.errors import StoreError
 from posthouse.outage import Outages
 from posthouse.pulse import Pulse
 from posthouse.store import Store
+from posthouse.store.timers import Append
 
 BATCH = 200
 LOOK = 1.0
@@ -20,7 +21,10 @@ HELD_UP = 0.05
 class Timers:
     """One scheduler. Any number of processes may run one: the store lets each timer fire once."""
 
-    def __init__(self, store: Store, clock: Clock, outages: Outages | None = None) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, outages: Outages | None = None, append: Append | None = None
+    ) -> None:
+        self._append = append
         self._outages = outages or Outages(clock)
         self._store = store
         self._clock = clock
@@ -32,7 +36,7 @@ class Timers:
             asked = self._clock.monotonic()
             try:
                 with self.pulse.doing("firing timers"):
-                    wait = 0.0 if await self._store.timers.fire(BATCH) else await self._until_next()
+                    wait = 0.0 if await self._fire() else await self._until_next()
                 self._outages.answered("timers")
             except StoreError as error:
                 self._outages.failed("timers", error)
@@ -41,6 +45,10 @@ class Timers:
             if wait > 0:
                 await self._clock.wait(stop, wait)
         self._outages.left("timers")
+
+    async def _fire(self) -> int:
+        timers = self._store.timers
+        return await (timers.fire(BATCH) if self._append is None else timers.fire(BATCH, self._append))
 
     async def _until_next(self) -> float:
         seconds = await self._store.timers.next_due()

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from posthouse.errors import ConfigurationError, DecodeError, Reject
+from posthouse.errors import ConfigurationError, DecodeError, FrameRefused, Reject
 from posthouse.pulse import alive
 from posthouse.receiving.handler import Handler
 from posthouse.receiving.holding import OUTLIVED, Holder, gap
@@ -280,6 +280,8 @@ class Claimer:
 
 def _refuse_in_silence(inbound: InboundEvent, held: HeldEvent) -> None:
     """A held event that needs its handler must not pass as applied because it cannot be read or its handler is gone."""
+    if inbound.refused:
+        raise FrameRefused(inbound.defect)
     if inbound.defect:
         raise DecodeError("unreadable", inbound.defect)
     if inbound.handler is None and held.error:

@@ -8,10 +8,11 @@ from typing import Literal
 
 import msgspec
 
-from posthouse.errors import ChangedSince, DeskError
+from posthouse.errors import ChangedSince, DeskError, EventError
 from posthouse.events import Event, codec_of, decode_any
-from posthouse.operators import OperatorsLog, changes_aside, refuse_changed
+from posthouse.operators import OperatorsLog, changes_aside, operator_name, refuse_changed
 from posthouse.receiving.holding import Holder, held_events
+from posthouse.seam.seals import SEAL, Seals
 from posthouse.store import BLOCKING, Action, HeldEvent, HeldFilter, KeyPosition, Store, Transaction
 from posthouse.store.actions import Changes
 
@@ -46,6 +47,8 @@ class HeldEvents:
     """Asked before an event runs again because somebody says so; None: anybody may."""
     sealed: Callable[[Event[bytes]], Awaitable[Event[bytes]]] | None = None
     """Encrypts what is secret in an event that was edited."""
+    seals: Seals | None = None
+    """What an edited event is sealed with."""
 
     def find(self, wanted: HeldFilter) -> AsyncIterator[HeldEvent]:
         """Every held event that fits, oldest first."""
@@ -96,12 +99,26 @@ class HeldEvents:
             edited_event = event.with_data(data)
             if self.sealed is not None:
                 edited_event = await self.sealed(edited_event)
+            edited_event = self._resealed(held, event, edited_event, by)
             encoded = codec_of(held.headers, held.body).encode(edited_event)
             edited = msgspec.structs.replace(held, headers={**held.headers, **encoded.headers}, body=encoded.body)
             again = await self._run_again(tx, edited, force)
             fields = await changes_aside(event.data, edited_event.data, self.personal(event.type))
             await self._note(tx, Action(verb="held edit", by=by, why=why), held, {**state_of(held, again), **fields})
             return again
+
+    def _resealed(self, held: HeldEvent, event: Event[bytes], edited: Event[bytes], by: str) -> Event[bytes]:
+        """An edited event with the seal of whoever edits it, where it has one. DeskError where he has no key."""
+        if SEAL not in event.extensions:
+            return edited
+        if self.seals is None:
+            raise DeskError(
+                "this event is signed, and an edit needs a signature of its own: say POSTHOUSE_SIGNING here, with a key for edits"
+            )
+        try:
+            return self.seals.reseal(held.entry.topic, edited, by or operator_name())
+        except EventError as error:
+            raise DeskError(str(error)) from error
 
     async def release(
         self,

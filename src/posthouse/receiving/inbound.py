@@ -18,11 +18,13 @@ from posthouse.receiving.policy import DEFAULT, Policy
 from posthouse.redaction import storable, words_of
 from posthouse.seam import Seam
 from posthouse.seam.inward import open_frame
+from posthouse.seam.seals import Arrival
 from posthouse.store import WAITED, HeldEvent, HeldState, InboxEntry
 
 
 class InboundEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One event on its way to its handler. `event` is None when its frame was refused, and `defect` says why; `handler` is
+    """One event on its way to its handler. `event` is None when its frame was refused, and `defect` says why; `refused`: by a step of the seam, when it
+    came from those that are held. `handler` is
     None when the consumer has no use for its type. `redelivered`: it may have been run before. `fact` is what it shares with
     other versions; None when it was published in one. `held`: the row that it comes from, None when the broker brought it."""
 
@@ -32,6 +34,7 @@ class InboundEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     event: Event[bytes] | None = None
     handler: Handler | None = None
     defect: str = ""
+    refused: bool = False
     redelivered: bool = False
     fact: Fact | None = None
     held: HeldEvent | None = None
@@ -101,15 +104,18 @@ class Decoder:
             return InboundEvent(entry=entry, headers=frame.headers, body=frame.body, defect=defect)
 
     def from_held(self, held: HeldEvent) -> InboundEvent:
-        """What a held event is. Its frame was verified when it came; since then an operator may have edited it."""
+        """What a held event is. Its frame was verified when it came; since then an operator may have edited it. Its seal is looked at
+        again: he leaves one, and whoever else changes a row does not."""
         inbound = InboundEvent(entry=held.entry, headers=held.headers, body=held.body, held=held)
         try:
             if not held.type and self.seam.verify is not None:  # its frame was refused: it was never let in
                 topic, id = held.entry.topic, held.entry.event_id
                 self.seam.verify(Frame(topic=topic, id=id, key=None, headers=held.headers, body=held.body))
             event = decode_any(held.headers, held.body)
+            if self.seam.seals is not None:
+                event = self.seam.seals.prove(Arrival(held.entry.topic, held.first_at, held=True), event)
         except Exception as error:
-            return msgspec.structs.replace(inbound, defect=words_of(error))
+            return msgspec.structs.replace(inbound, defect=words_of(error), refused=isinstance(error, FrameRefused))
         waited = held.entry.event_id.endswith(WAITED)  # its fact was taken when it was delivered
         fact = fact_of(event, held.entry) if event.extensions and not waited else None
         return msgspec.structs.replace(inbound, event=event, handler=self.handlers.get(event.type), fact=fact)
@@ -140,9 +146,7 @@ class Decoder:
 
 def _short(error: Exception) -> str:
     """Why a frame could not be read, in a word for counting; what a frame says is not in it."""
-    if isinstance(error, DecodeError):
-        return error.reason
-    return "refused" if isinstance(error, FrameRefused) else "unreadable"
+    return error.reason if isinstance(error, DecodeError | FrameRefused) else "unreadable"
 
 
 def _name(id: str, digest: bytes) -> str:

@@ -2,7 +2,7 @@
 
 | when | steps |
 |---|---|
-| a frame is received | limit, verify, decode the envelope |
+| a frame is received | limit, verify, decode the envelope, prove its seal |
 | its handler is about to be run, no transaction is open | fetch, decrypt |
 | its handler runs | guard, decode the payload, lift |
 
@@ -20,6 +20,7 @@ from posthouse.contracts.versions import Cast, lift
 from posthouse.errors import ContractError, DecodeError
 from posthouse.events import Event, decode_any
 from posthouse.seam.schema_guard import SchemaGuard
+from posthouse.seam.seals import Arrival
 from posthouse.seam.seam import Seam
 from posthouse.seam.timing import OK, outcome_of
 
@@ -34,7 +35,10 @@ def open_frame(seam: Seam, consumer: str, delivery: Delivery, limit: int) -> Eve
             raise DecodeError("too_large", f"{len(frame.body):,} bytes, the service reads {limit:,}: raise its limit")
         if seam.verify is not None:
             seam.verify(frame)
-        return decode_any(frame.headers, frame.body)
+        event = decode_any(frame.headers, frame.body)
+        if seam.seals is None:
+            return event
+        return seam.seals.prove(Arrival(frame.topic, delivery.stored_at), event)
     except Exception as error:
         outcome = outcome_of(error)
         raise

@@ -29,9 +29,11 @@ from posthouse.events import (
 from posthouse.events.codec import announced, check_sayable
 from posthouse.events.limits import HARD_LIMIT, plain
 from posthouse.seam.context import EventContext
+from posthouse.seam.seals import Seals
 from posthouse.seam.seam import Seam
 from posthouse.seam.timing import OTHERS, outcome_of
 from posthouse.store import OutboxRow, Transaction
+from posthouse.store.outbox import Number, OutboxTable
 
 STAMP_ROOM = 128
 """Bytes that the number, the lineage and the outbox id, which the store gives, take at most in any wire format."""
@@ -52,9 +54,11 @@ ALONE: Mapping[str, str] = {}
 
 
 class Unfinished(OutboxRow, frozen=True, kw_only=True, gc=False):
-    """A row whose fact still has steps before it that wait for the flush: it has no bytes yet."""
+    """A row whose fact still has steps before it: those that wait for the flush, unless it has `stepped`, and then its seal. It
+    may have no bytes yet."""
 
     event: Event[bytes]
+    stepped: bool = False
 
 
 def event_in(row: OutboxRow) -> Event[bytes]:
@@ -64,7 +68,7 @@ def event_in(row: OutboxRow) -> Event[bytes]:
 
 class EnvelopeBuilder:
     """The way of a fact from a payload to an outbox row, for one service: rights → validate → rules → quota → encrypt → claim check →
-    sign → row. The first three are taken when it is published, and the row is made there and then unless a step between them is
+    sign → seal → row. The first three are taken when it is published, and the row is made there and then unless a step between them is
     set: those wait for the flush. With `downcasts` older versions are written beside the new ones. `sheet` tells what the broker
     takes, where that is less than `limit`; `residency` is that of facts whose owner names none."""
 
@@ -189,7 +193,7 @@ class EnvelopeBuilder:
             event = self._envelope(event_type, payload, data, context, at, key, intended, event_id or new_id(), fact)
             if (spans := self.seam.tracing.spans) is not None:
                 event = spans.create(self.service, event_type.topic, event, event_type.payload.cls)
-            row = _unfinished if self.seam.at_flush else self._row
+            row = _unfinished if self.waits else self._row
             made = row(event_type.topic, event, idempotency_key)
         except Exception as error:
             if event is not None and (spans := self.seam.tracing.spans) is not None:
@@ -200,14 +204,48 @@ class EnvelopeBuilder:
         timing.note("outward", event_type.name, began)
         return made
 
+    async def add(
+        self, outbox: OutboxTable, transaction: Transaction, rows: Sequence[OutboxRow], *, with_commit: bool = False
+    ) -> Sequence[str]:
+        """Finish rows and put them into the outbox; the event id that stands for each. Where facts are sealed, their numbers are
+        taken first, in the same transaction: a seal covers them."""
+        seals = self.seam.sealing
+        if seals is None:
+            return await outbox.append(transaction, await self.finish(transaction, rows), with_commit=with_commit)
+        stepped = await self._step(transaction, rows)
+        numbers = await outbox.number(transaction, stepped)
+        try:
+            pairs = zip(stepped, numbers, strict=True)
+            sealed = [self._sealed(seals, row, number) for row, number in pairs if number.fresh]
+        except Exception as error:
+            self._count_refused(error)
+            raise
+        await outbox.append(transaction, sealed, with_commit=with_commit, numbered=True)
+        return [number.stands for number in numbers]
+
     async def finish(
         self, transaction: Transaction, rows: Sequence[OutboxRow], *, timed: bool = False
     ) -> Sequence[OutboxRow]:
-        """The rows as they are stored: the steps that wait for the flush are taken by those that still have them before
-        them, together. Whatever a step raises ends the transaction. `timed`: as timers, which may get other ids when they fire."""
-        if not self.seam.at_flush:
+        """The rows with their bytes, as they are stored but for a seal: the steps that wait for the flush are taken by those that
+        still have them before them, together. Whatever a step raises ends the transaction. `timed`: as timers, which may get other
+        ids when they fire."""
+        if not self.waits:
             return rows
-        waiting = [row for row in rows if isinstance(row, Unfinished)]
+        return [self._with_bytes(row) for row in await self._step(transaction, rows, timed=timed)]
+
+    async def finish_timer(self, transaction: Transaction, row: OutboxRow) -> OutboxRow:
+        """The same for one that waits: sealed as a timer, which no reader takes for a fact."""
+        (row,) = await self.finish(transaction, [row], timed=True)
+        seals = self.seam.sealing
+        if seals is None or not isinstance(row, Unfinished):
+            return row
+        sealed = seals.seal(row.topic, row.event, waiting=True)
+        return self._row(row.topic, sealed, row.idempotency_key)
+
+    async def _step(
+        self, transaction: Transaction, rows: Sequence[OutboxRow], *, timed: bool = False
+    ) -> Sequence[OutboxRow]:
+        waiting = [row for row in rows if isinstance(row, Unfinished) and not row.stepped]
         if not waiting:
             return rows
         self._suit()
@@ -219,11 +257,30 @@ class EnvelopeBuilder:
                 for step in self.seam.at_flush:
                     events = await step(transaction, events)
                 pairs = zip(waiting, events, strict=True)
-                done = iter([self._row(row.topic, event, row.idempotency_key) for row, event in pairs])
+                done = iter([msgspec.structs.replace(row, event=event, stepped=True) for row, event in pairs])
         except Exception as error:
             self._count_refused(error)
             raise
-        return [next(done) if isinstance(row, Unfinished) else row for row in rows]
+        return [next(done) if isinstance(row, Unfinished) and not row.stepped else row for row in rows]
+
+    def _with_bytes(self, row: OutboxRow) -> OutboxRow:
+        """A row that has its bytes; the fact stays with it where a seal is still to come."""
+        if not isinstance(row, Unfinished) or row.body:
+            return row
+        try:
+            made = self._row(row.topic, row.event, row.idempotency_key)
+        except Exception as error:
+            self._count_refused(error)
+            raise
+        return msgspec.structs.replace(row, body=made.body, headers=made.headers) if self.seam.signs else made
+
+    def _sealed(self, seals: Seals, row: OutboxRow, number: Number) -> OutboxRow:
+        """A row with its number, and the seal that covers it. Its bytes stay without the number: the relay stamps what the columns
+        say, and a column that was changed breaks the seal."""
+        event = event_in(row)
+        sealed = seals.seal(row.topic, numbered(event, number))
+        made = self._row(row.topic, msgspec.structs.replace(event, extensions=sealed.extensions), row.idempotency_key)
+        return msgspec.structs.replace(made, sequence=number.sequence, lineage=number.lineage)
 
     def _count_refused(self, error: Exception) -> None:
         """By the rule that was broken, or by the class of an error of ours: words that nobody outside chooses."""
@@ -233,8 +290,8 @@ class EnvelopeBuilder:
 
     @property
     def waits(self) -> bool:
-        """Whether rows have to be finished, which takes an event loop and a transaction."""
-        return bool(self.seam.at_flush)
+        """Whether rows have to be finished, which takes a transaction."""
+        return self.seam.signs or bool(self.seam.at_flush)
 
     def _validate(self, event_type: EventType[object], payload: object, context: EventContext) -> bytes:
         """The data of a fact that this service may say and that fits its type."""
@@ -343,6 +400,13 @@ def _timed(event: Event[bytes]) -> Event[bytes]:
     if event.key is None:
         return event
     return msgspec.structs.replace(event, extensions={**event.extensions, FIRST_ID: event.id})
+
+
+def numbered(event: Event[bytes], number: Number) -> Event[bytes]:
+    """A fact as its readers will see it: the relay stamps a lineage beside a number only."""
+    if number.sequence is None:
+        return event
+    return msgspec.structs.replace(event, sequence=number.sequence, lineage=number.lineage)
 
 
 def _beside(first: OutboxRow, row: OutboxRow, cast: Cast) -> OutboxRow:

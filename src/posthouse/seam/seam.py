@@ -2,8 +2,8 @@
 
 | crossing | steps, in their order | where |
 |---|---|---|
-| a fact on its way out | rights, validate, rules, quota, encrypt, claim check, sign, row | `outward.py` |
-| a frame on its way in | limit, verify, decode; fetch, decrypt; guard, decode, lift | `inward.py` |
+| a fact on its way out | rights, validate, rules, quota, encrypt, claim check, sign, number, seal, row | `outward.py` |
+| a frame on its way in | limit, verify, decode, prove; fetch, decrypt; guard, decode, lift | `inward.py` |
 | a call of a handler | time, deadline | `call`, `handling.py` |
 | the broker's publish and receive | | `publish`, `receive` |
 | a transaction of the store | | `transaction` |
@@ -25,6 +25,7 @@ from posthouse.options import Options
 from posthouse.seam.counting import Counting
 from posthouse.seam.failures import Failures
 from posthouse.seam.rules import Rules
+from posthouse.seam.seals import Seals
 from posthouse.seam.spans import UNSEEN, Processed, Span, Tracing
 from posthouse.seam.timing import OK, Measured, Timing, outcome_of
 from posthouse.store import Transaction
@@ -62,6 +63,9 @@ class Seam(Options):
     decrypt: InwardStep | None = None
     conceal: Callable[[Event[bytes]], Event[bytes]] | None = None
     """What may be kept in a history of a fact before it is encrypted; None: all of it."""
+    seals: Seals | None = None
+    """What proves facts: asked of each that comes in, and given to each that goes out where this process `signs`."""
+    signs: bool = False
     timing: Timing = dataclasses.field(default_factory=Timing)
     """How long each crossing took, and how it ended."""
     counting: Counting = dataclasses.field(default_factory=Counting)
@@ -76,6 +80,11 @@ class Seam(Options):
         """The outward steps that wait for the flush, in their order."""
         steps = (self.quota, self.encrypt, self.claim_check, self.sign)
         return tuple(step for step in steps if step is not None)
+
+    @property
+    def sealing(self) -> Seals | None:
+        """What facts on their way out are sealed with, if they are."""
+        return self.seals if self.signs else None
 
     @cached_property
     def before_handler(self) -> Sequence[InwardStep]:

@@ -104,7 +104,7 @@ async def _add(
     facts = [builder.build(payload, context, idempotency_key=idempotency_key) for payload in payloads]
     spans, built = builder.seam.tracing.spans, [row for fact in facts for row in fact]
     try:
-        ids = await store.outbox.append(transaction, await builder.finish(transaction, built))
+        ids = await builder.add(store.outbox, transaction, built)
     except BaseException as error:
         if spans is not None:
             spans.told([row.event_id for row in built], "rolled back", error)

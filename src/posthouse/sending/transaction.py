@@ -268,7 +268,7 @@ class Tx:
             due_at, after = self._due(after, at)
             row = self._builder.build_one(payload, self.context, at=max(due_at, self._clock.now()))
             self._trace([row])
-            (row,) = await self._builder.finish(self._transaction, [row], timed=True)
+            row = await self._builder.finish_timer(self._transaction, row)
             await self._store.timers.set(self._transaction, Timer(name=timer, due_at=due_at, after=after, row=row))
             return row.event_id
 
@@ -385,8 +385,7 @@ class Tx:
             self._refuse_what_was_lost()
             await self._write_timers(said)
             if rows := [row for _, mark in said for row in mark.rows]:
-                finished = await self._builder.finish(self._transaction, rows)
-                await self._store.outbox.append(self._transaction, finished, with_commit=True)
+                await self._builder.add(self._store.outbox, self._transaction, rows, with_commit=True)
         except BaseException:
             for tx, mark in said:
                 tx._give_back(mark)
@@ -457,7 +456,7 @@ class Tx:
             if timer is None:
                 await self._store.timers.cancel(self._transaction, tenant, name)
             else:
-                (row,) = await self._builder.finish(self._transaction, [timer.row], timed=True)
+                row = await self._builder.finish_timer(self._transaction, timer.row)
                 await self._store.timers.set(self._transaction, msgspec.structs.replace(timer, row=row))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -31,6 +31,16 @@ class OutboxRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     id: int = 0
     sequence: int | None = None
     lineage: int = 1
+
+
+class Number(NamedTuple):
+    """What `OutboxTable.number` gave a row. `stands` is the id of the event that stands for it; where it is not `fresh`, that is an
+    earlier one with the same idempotency key, and the row is not to be added."""
+
+    stands: str
+    fresh: bool
+    sequence: int | None
+    lineage: int
 
 
 class OutboxShard(msgspec.Struct, frozen=True):
@@ -147,10 +157,18 @@ class OutboxReader(Protocol):
 class OutboxTable(OutboxReader, Protocol):
     """Append-only rows."""
 
-    async def append(self, tx: Transaction, rows: Sequence[OutboxRow], *, with_commit: bool = False) -> Sequence[str]:
+    async def append(
+        self, tx: Transaction, rows: Sequence[OutboxRow], *, with_commit: bool = False, numbered: bool = False
+    ) -> Sequence[str]:
         """Add rows inside `tx`; returns the event id that stands for each: its own, or the earlier one with the same
         idempotency key. Numbers follow commit order per key; a rollback leaves no gap. `with_commit`: nothing but the commit is
-        is to follow, so that a store may send both at once; then it is the commit that raises."""
+        is to follow, so that a store may send both at once; then it is the commit that raises. `numbered`: the rows have the
+        number and the lineage that `number` gave them in the same transaction, and their idempotency keys are noted."""
+        ...
+
+    async def number(self, tx: Transaction, rows: Sequence[OutboxRow]) -> Sequence[Number]:
+        """The first half of `append`, for rows whose bytes depend on their number: notes their idempotency keys and takes their
+        numbers, once and for all. The same transaction appends those that are fresh, all of them, with `numbered`."""
         ...
 
     async def leases(self) -> Sequence[ShardLease]:

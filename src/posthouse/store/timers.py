@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
 
 from posthouse.store.outbox import OutboxRow
 from posthouse.store.transaction import Transaction
+
+Append = Callable[[Transaction, Sequence[OutboxRow]], Awaitable[object]]
+"""Adds the rows of due timers to the outbox. It may run again when somebody held a key or an intent of theirs."""
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,10 +43,11 @@ class TimerTable(Protocol):
         """Let it be due now; False when it has fired or never was."""
         ...
 
-    async def fire(self, limit: int) -> int:
+    async def fire(self, limit: int, append: Append | None = None) -> int:
         """Move due timers into the outbox, each exactly once however many schedulers ask. Returns how many. Where a row gets a
         number, the UUIDv7 of its event is drawn anew, in the row and in its envelope: an id is never older than the ids
-        of lower numbers because it waited."""
+        of lower numbers because it waited. `append` does both instead: it is given the rows as they were set, in the
+        transaction that removes their timers."""
         ...
 
     async def next_due(self) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posthouse.store import OutboxRow
+from posthouse.store.outbox import Number
 from posthouse.stores.postgres.schema import Place
 from posthouse.stores.postgres.steps import Steps, literal
 from posthouse.stores.rows import packed, shard_of_row
@@ -15,6 +16,19 @@ APPEND = """
 SELECT posthouse.append(CAST($1 AS text), CAST($2 AS integer), CAST($3 AS smallint[]), CAST($4 AS text[]),
     CAST($5 AS text[]), CAST($6 AS text[]), CAST($7 AS boolean[]), CAST($8 AS text[]), CAST($9 AS text[]),
     CAST($10 AS bytea[]), CAST($11 AS text[]), CAST($12 AS double precision), CAST($13 AS double precision))
+"""
+
+# Number rows that are not added yet.
+NUMBER = """
+SELECT n.stands, n.fresh, n.sequence, n.lineage FROM posthouse.number(CAST($1 AS text), CAST($2 AS integer), CAST($3 AS text[]),
+    CAST($4 AS text[]), CAST($5 AS text[]), CAST($6 AS boolean[]), CAST($7 AS text[]), CAST($8 AS text[]),
+    CAST($9 AS double precision), CAST($10 AS double precision)) n ORDER BY n.place
+"""
+
+# Add them.
+APPEND_NUMBERED = """
+SELECT posthouse.append_numbered(CAST($1 AS smallint[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS text[]),
+    CAST($5 AS bigint[]), CAST($6 AS integer[]), CAST($7 AS text[]), CAST($8 AS text[]), CAST($9 AS bytea[]))
 """
 
 TYPES = ("text", "integer", "smallint", "text", "text", "text", "boolean", "text", "text", "bytea")
@@ -59,6 +73,49 @@ def appending(rows: Sequence[OutboxRow], place: Place, now: float | None, window
     )
     standing: Any = (yield APPEND, parameters).scalar()
     return ids if standing is None else list(standing)
+
+
+def numbering(rows: Sequence[OutboxRow], place: Place, now: float | None, window: float) -> Steps[Sequence[Number]]:
+    """Note intents and take numbers, for rows that are added by `appending_numbered`."""
+    if not rows:
+        return []
+    found: Any = yield (
+        NUMBER,
+        (
+            place.identity,
+            place.shards,
+            [row.topic for row in rows],
+            [row.tenant for row in rows],
+            [row.key for row in rows],
+            [row.numbered for row in rows],
+            [row.event_id for row in rows],
+            [row.idempotency_key for row in rows],
+            now,
+            window,
+        ),
+    )
+    return [Number(*columns) for columns in found]
+
+
+def appending_numbered(rows: Sequence[OutboxRow], place: Place) -> Steps[Sequence[str]]:
+    """Add rows that have their number and their lineage."""
+    ids = [row.event_id for row in rows]
+    if rows:
+        yield (
+            APPEND_NUMBERED,
+            (
+                [shard_of_row(row, place.shards) for row in rows],
+                [row.topic for row in rows],
+                [row.tenant for row in rows],
+                [row.key for row in rows],
+                [row.sequence for row in rows],
+                [row.lineage for row in rows],
+                ids,
+                [packed(row.headers) for row in rows],
+                [row.body for row in rows],
+            ),
+        )
+    return ids
 
 
 def append_call(rows: Sequence[OutboxRow], place: Place) -> str | None:

@@ -15,15 +15,16 @@ from posthouse.clock import Clock
 from posthouse.errors import StoreError
 from posthouse.pulse import alive
 from posthouse.store import OutboxRow, OutboxShard, Poll, SentFilter, StuckRow, Tail, Transaction, parked
-from posthouse.store.outbox import ShardLease
-from posthouse.stores.postgres.append import APPEND_WORDS, append_call, appending
+from posthouse.store.outbox import Number, ShardLease
+from posthouse.stores.postgres.append import APPEND_WORDS, append_call, appending, appending_numbered, numbering
 from posthouse.stores.postgres.backlog import Page, Pages
 from posthouse.stores.postgres.cursor import Drawn, Move, Whole
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import FENCED, sqlstate_of
 from posthouse.stores.postgres.joins import theirs_of
 from posthouse.stores.postgres.poll import FEW, POLL, POLL_FAST, Found, found_in
-from posthouse.stores.postgres.steps import NOW
+from posthouse.stores.postgres.schema import Place
+from posthouse.stores.postgres.steps import NOW, Steps
 from posthouse.stores.postgres.stuck import (
     StuckRows,
     held_as,
@@ -138,23 +139,36 @@ class PostgresOutbox(StuckRows):
         self._run = ""
         """The run of the server that gave out shards last."""
 
-    async def append(self, tx: Transaction, rows: Sequence[OutboxRow], *, with_commit: bool = False) -> Sequence[str]:
+    async def append(
+        self, tx: Transaction, rows: Sequence[OutboxRow], *, with_commit: bool = False, numbered: bool = False
+    ) -> Sequence[str]:
+        def steps(place: Place) -> Steps[Sequence[str]]:
+            return appending_numbered(rows, place) if numbered else appending(rows, place, self.now(), self._window)
+
         if isinstance(tx, BEGUN):
             tx.ready()
             tx.appended = True
             place = self._database.place or await self._database.check()
             if (
                 with_commit
+                and not numbered
                 and isinstance(tx, PostgresTransaction)
                 and tx.may_spell_out
                 and (call := append_call(rows, place))
             ):
                 await tx.run_with_commit(self._database.text(APPEND_WORDS) + call)
                 return [row.event_id for row in rows]
-            return await tx.carry_out(appending(rows, place, self.now(), self._window))
+            return await tx.carry_out(steps(place))
         theirs = theirs_of(self._database, tx)
-        place = await theirs.checked()
-        return await theirs.carry_out(appending(rows, place, self.now(), self._window))
+        return await theirs.carry_out(steps(await theirs.checked()))
+
+    async def number(self, tx: Transaction, rows: Sequence[OutboxRow]) -> Sequence[Number]:
+        if isinstance(tx, BEGUN):
+            tx.ready()
+            place = self._database.place or await self._database.check()
+            return await tx.carry_out(numbering(rows, place, self.now(), self._window))
+        theirs = theirs_of(self._database, tx)
+        return await theirs.carry_out(numbering(rows, await theirs.checked(), self.now(), self._window))
 
     async def lease(self, owner: str, seconds: float) -> Sequence[OutboxShard]:
         shards = [OutboxShard(*untyped(row)) for row in await self._database.run(LEASE, owner, seconds, self.now())]

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from posthouse.errors import StoreError
 from posthouse.store import Timer, Transaction
+from posthouse.store.timers import Append
 from posthouse.stores.postgres.database import Database
+from posthouse.stores.postgres.errors import sqlstate_of
 from posthouse.stores.postgres.joins import theirs_of
 from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.schema import Place
 from posthouse.stores.postgres.steps import NOW, Steps
-from posthouse.stores.postgres.transaction import BEGUN
-from posthouse.stores.rows import TIMER, shard_of_row, timer_columns, timer_of
+from posthouse.stores.postgres.transaction import BEGUN, PostgresTransaction
+from posthouse.stores.rows import TIMER, shard_of_row, timer_columns, timer_of, untyped
+
+LOCKED = "55P03"
+"""Somebody else holds it, and we do not wait."""
 
 # What the clock says.
 MOMENT = NOW.replace("$1", "CAST($1 AS double precision)")
@@ -47,6 +53,15 @@ ANY_DUE = f"SELECT EXISTS (SELECT 1 FROM posthouse.timer WHERE due_at <= (SELECT
 
 # Move what is due into the outbox.
 FIRE = "SELECT posthouse.fire($1, $2, $3)"
+
+# The same for whoever adds the rows himself: take turns, wait for nobody, find what is free and take it out.
+TAKE_TURNS = "SELECT pg_try_advisory_xact_lock(hashtextextended('posthouse.fire', 0))"
+WAIT_FOR_NOBODY = "SELECT set_config('lock_timeout', '20ms', true)"
+FREE = "SELECT f.ids FROM posthouse.free_timers($1, $2, '{}', $3) f"
+TAKE = f"""
+WITH gone AS (DELETE FROM posthouse.timer WHERE id = ANY ($1) RETURNING id, {TIMER})
+SELECT {TIMER} FROM gone ORDER BY due_at, id
+"""
 
 # In how many seconds the next one is due.
 NEXT_DUE = f"SELECT min(due_at) - {NOW} FROM posthouse.timer"
@@ -87,14 +102,42 @@ class PostgresTimers:
         theirs = tx if isinstance(tx, BEGUN) else theirs_of(self._database, tx)
         return await theirs.carry_out(_hastening(self._outbox.now(), tenant, name))
 
-    async def fire(self, limit: int) -> int:
+    async def fire(self, limit: int, append: Append | None = None) -> int:
         now = self._outbox.now()
         if not (await self._database.run(ANY_DUE, now)).scalar():
             return 0
+        if append is not None:
+            return await self._fire_by(append, limit, now)
         fired: Any = (await self._database.run_committed(FIRE, limit, now, self._window)).scalar()
         if fired:
             self._database.notifier.notify()
         return int(fired)
+
+    async def _fire_by(self, append: Append, limit: int, now: float | None) -> int:
+        """Fire timers whose rows somebody else adds. When one of them would have to wait for a transaction of a user, all are tried
+        one by one, and those that wait are left for the next time."""
+        passed: list[int] = []
+        fired, most = 0, limit
+        while fired + len(passed) < limit:
+            ids: list[int] = []
+            try:
+                async with PostgresTransaction(self._database) as tx:
+                    if not (await tx.run(TAKE_TURNS)).scalar():
+                        return fired
+                    await tx.run(WAIT_FOR_NOBODY)
+                    ids = untyped((await tx.run(FREE, most, now, passed)).scalar())
+                    if not ids:
+                        return fired
+                    await append(tx, [timer_of(columns).row for columns in await tx.run(TAKE, ids)])
+            except StoreError as error:
+                if sqlstate_of(error.__cause__ or error) != LOCKED:
+                    raise
+                most, passed = 1, passed + ids if len(ids) == 1 else passed
+                continue
+            fired += len(ids)
+            if most == limit:
+                return fired
+        return fired
 
     async def next_due(self) -> float | None:
         due: Any = (await self._database.run(NEXT_DUE, self._outbox.now())).scalar()

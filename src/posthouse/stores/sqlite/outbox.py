@@ -13,13 +13,13 @@ import msgspec
 
 from posthouse.clock import Clock
 from posthouse.store import Action, OutboxRow, OutboxShard, Poll, SentFilter, StuckRow, Tail, Transaction, parked
-from posthouse.store.outbox import ShardLease
+from posthouse.store.outbox import Number, ShardLease
 from posthouse.stores.rows import SEPARATOR, outbox_row, place_of, stuck_row, untyped
 from posthouse.stores.sqlite.actions import SqliteActions
-from posthouse.stores.sqlite.append import appending
+from posthouse.stores.sqlite.append import appending, appending_numbered, numbering
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
 from posthouse.stores.sqlite.joins import SqliteJoined
-from posthouse.stores.sqlite.steps import carry_out
+from posthouse.stores.sqlite.steps import Steps, carry_out
 
 COLUMNS = "o.id, o.topic, o.tenant, o.key, o.sequence, o.lineage, o.event_id, o.headers, o.body"
 
@@ -227,15 +227,32 @@ class SqliteOutbox:
         self._clock = clock
         self._window = window
 
-    async def append(self, tx: Transaction, rows: Sequence[OutboxRow], *, with_commit: bool = False) -> Sequence[str]:
+    async def append(
+        self, tx: Transaction, rows: Sequence[OutboxRow], *, with_commit: bool = False, numbered: bool = False
+    ) -> Sequence[str]:
         now = self._clock.now()
+
+        def steps(shards: int) -> Steps[Sequence[str]]:
+            if numbered:
+                return appending_numbered(rows, shards=shards, now=now)
+            return appending(rows, shards=shards, now=now, window=self._window)
+
         if isinstance(tx, SqliteTransaction):
             tx.appended = True
-            steps = appending(rows, shards=self._database.known_shards, now=now, window=self._window)
+            return carry_out(steps(self._database.known_shards), tx.run)
+        theirs = self._theirs(tx)
+        return await theirs.carry_out(steps(await theirs.checked()))
+
+    async def number(self, tx: Transaction, rows: Sequence[OutboxRow]) -> Sequence[Number]:
+        steps = numbering(rows, now=self._clock.now(), window=self._window)
+        if isinstance(tx, SqliteTransaction):
             return carry_out(steps, tx.run)
-        theirs = tx if isinstance(tx, SqliteJoined) else SqliteJoined(self._database, tx.connection)
-        shards = await theirs.checked()
-        return await theirs.carry_out(appending(rows, shards=shards, now=now, window=self._window))
+        theirs = self._theirs(tx)
+        await theirs.checked()
+        return await theirs.carry_out(steps)
+
+    def _theirs(self, tx: Transaction) -> SqliteJoined:
+        return tx if isinstance(tx, SqliteJoined) else SqliteJoined(self._database, tx.connection)
 
     async def lease(self, owner: str, seconds: float) -> Sequence[OutboxShard]:
         async with self._database.begin(books=True) as tx:

@@ -10,6 +10,7 @@ import msgspec
 from posthouse.clock import Clock, new_id
 from posthouse.store import OutboxRow, Timer, Transaction
 from posthouse.store.inbox import drawn_at
+from posthouse.store.timers import Append
 from posthouse.stores.rows import TIMER, timer_columns, timer_of
 from posthouse.stores.sqlite.database import Database
 from posthouse.stores.sqlite.outbox import SqliteOutbox
@@ -72,13 +73,17 @@ class SqliteTimers:
     async def hasten(self, tx: Transaction, tenant: str, name: str) -> bool:
         return (await tx.execute(HASTEN, (self._clock.now(), tenant, name))).rowcount > 0
 
-    async def fire(self, limit: int) -> int:
+    async def fire(self, limit: int, append: Append | None = None) -> int:
         seconds = await self.next_due()
         if seconds is None or seconds > 0:
             return 0
         async with self._database.begin() as tx:
             due: Any = sorted(tx.run(TAKE, (self._clock.now(), limit)))
-            await self._outbox.append(tx, [_drawn(timer_of(columns).row) for _, _, *columns in due])
+            rows = [timer_of(columns).row for _, _, *columns in due]
+            if append is None:
+                await self._outbox.append(tx, [_drawn(row) for row in rows])
+            else:
+                await append(tx, rows)
         return len(due)
 
     async def next_due(self) -> float | None:

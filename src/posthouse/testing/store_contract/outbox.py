@@ -66,6 +66,43 @@ class OutboxContract(StoreFixtures):
             assert await store.outbox.append(tx, [again, row("k", event_id="new")]) == [first.event_id, "new"]
         assert [(found.event_id, found.sequence) for found in await drain(store)] == [(first.event_id, 1), ("new", 2)]
 
+    async def test_rows_that_are_numbered_before_they_are_added_have_the_numbers_that_appended_ones_have(
+        self, store: Store
+    ) -> None:
+        await add(store, row("k"), row("k", idempotency_key="known", event_id="first"))
+        rows = [
+            row("k"), row("other"), row("k", numbered=False), row(None), row("k", idempotency_key="known"),
+            row("k", idempotency_key="new"), row("k", idempotency_key="new"),
+        ]  # fmt: skip
+        async with store.begin() as tx:
+            numbers = await store.outbox.number(tx, rows)
+            fresh = [
+                msgspec.structs.replace(one, sequence=number.sequence, lineage=number.lineage)
+                for one, number in zip(rows, numbers, strict=True)
+                if number.fresh
+            ]
+            await store.outbox.append(tx, fresh, numbered=True)
+        await add(store, row("k"))
+        assert [number.sequence for number in numbers] == [3, 1, None, None, None, 4, None]
+        assert [number.fresh for number in numbers] == [True, True, True, True, False, True, False]
+        stands = [one.event_id for one in rows]
+        assert [number.stands for number in numbers] == [*stands[:4], "first", stands[5], stands[5]]
+        found = {(one.event_id, one.sequence, one.lineage) for one in await drain(store)}
+        assert {(one.event_id, one.sequence, one.lineage) for one in fresh} <= found
+        assert (await store.outbox.last_number("shop.orders", "t1", "k"))[0] == 5
+
+    async def test_numbers_that_were_given_are_taken_back_by_a_rollback(self, store: Store) -> None:
+        async with failing(store) as tx:
+            assert [number.sequence for number in await store.outbox.number(tx, [row("k", idempotency_key="i")])] == [1]
+        async with store.begin() as tx:
+            (number,) = await store.outbox.number(tx, [row("k", idempotency_key="i")])
+        assert (number.sequence, number.fresh) == (1, True)
+
+    async def test_to_number_nothing_is_nothing(self, store: Store) -> None:
+        async with store.begin() as tx:
+            assert list(await store.outbox.number(tx, [])) == []
+            assert list(await store.outbox.append(tx, [], numbered=True)) == []
+
     async def test_an_intent_belongs_to_its_tenant_and_topic(self, store: Store) -> None:
         await add(store, row("k", idempotency_key="i"), row("k", idempotency_key="i", tenant="t2"))
         await add(store, row("k", idempotency_key="i", topic="shop.other"))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from posthouse.clock import new_id
 from posthouse.events import CODECS, Codec, Event, decode_any, timestamp
-from posthouse.store import Store, Timer
+from posthouse.store import OutboxRow, Store, Timer, Transaction
 from posthouse.store.inbox import drawn_at
 from posthouse.testing.store_contract.fixtures import StoreFixtures
 from posthouse.testing.store_contract.samples import drawn, row
@@ -25,6 +26,32 @@ class TimerContract(StoreFixtures):
         assert await store.timers.fire(10) == 0
         await self.later(61)
         assert await store.timers.fire(10) == 2
+
+    async def test_whoever_adds_the_rows_of_due_timers_gets_them_as_they_were_set_once(self, store: Store) -> None:
+        rows = [row("a"), row("b"), row("a")]
+        for place, one in enumerate(rows):
+            await set_timer(store, Timer(name=one.event_id, due_at=self.clock.now() - 10 + place, row=one))
+        got: list[OutboxRow] = []
+
+        async def append(tx: Transaction, due: Sequence[OutboxRow]) -> None:
+            got.extend(due)
+            await store.outbox.append(tx, due)
+
+        assert await store.timers.fire(2, append) == 2
+        assert await store.timers.fire(2, append) == 1
+        assert await store.timers.fire(2, append) == 0
+        assert [(one.event_id, one.body) for one in got] == [(one.event_id, one.body) for one in rows]
+        assert {one.event_id for one in await drain(store)} == {one.event_id for one in rows}
+
+    async def test_timers_whose_rows_could_not_be_added_are_still_there(self, store: Store) -> None:
+        await set_timer(store, Timer(name="t", due_at=self.clock.now() - 1, row=row("a")))
+
+        async def append(tx: Transaction, due: Sequence[OutboxRow]) -> None:
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await store.timers.fire(2, append)
+        assert await store.timers.fire(2) == 1
 
     async def test_a_moment_is_one_of_the_clock_of_the_store(self, store: Store) -> None:
         async with store.begin() as tx:

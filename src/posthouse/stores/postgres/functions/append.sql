@@ -51,29 +51,16 @@ BEGIN
             append_one.event_id, append_one.headers, append_one.body, slot);
 END $$;
 
--- Add rows; one element of each array per row. Returns the event id that stands for each row, or NULL when each stands for
--- itself. `identity` and `shards` are what the caller believes of this database. Locks are taken in one order everywhere:
--- intents, then keys, each sorted.
-CREATE FUNCTION posthouse.append(
-    identity text, shards integer, shard_numbers smallint[], topics text[], tenants text[], keys text[],
-    numbered boolean[], event_ids text[], header_texts text[], bodies bytea[], intents text[],
-    now_given double precision, remember double precision
-) RETURNS text[] LANGUAGE plpgsql AS $$
-#variable_conflict use_column
+-- Note intents; one element of each array per row. Which rows are fresh, and the event id that stands for each, NULL when each
+-- stands for itself. Locks are taken in one order everywhere: intents, then keys, each sorted.
+CREATE FUNCTION posthouse.note_intents(
+    topics text[], tenants text[], event_ids text[], intents text[], now_given double precision, remember double precision,
+    OUT standing text[], OUT fresh boolean[]
+) LANGUAGE plpgsql AS $$
 DECLARE
-    here record;
-    standing text[];
-    fresh boolean[];
     intent record;
     moment double precision := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
 BEGIN
-    IF cardinality(event_ids) = 1 AND intents[1] IS NULL THEN
-        PERFORM posthouse.append_one(identity, shards, shard_numbers[1], topics[1], tenants[1], keys[1], numbered[1],
-            event_ids[1], header_texts[1], bodies[1]);
-        RETURN NULL;
-    END IF;
-
-    here := posthouse.writing(identity, shards);
     fresh := array_fill(true, ARRAY[cardinality(event_ids)]);
     FOR intent IN
         SELECT g.topic, g.tenant, g.name, g.event_id, g.place::integer AS place
@@ -91,6 +78,31 @@ BEGIN
                 WHERE i.tenant = intent.tenant AND i.topic = intent.topic AND i.idempotency_key = intent.name);
         END IF;
     END LOOP;
+END $$;
+
+-- Add rows; one element of each array per row. Returns the event id that stands for each row, or NULL when each stands for
+-- itself. `identity` and `shards` are what the caller believes of this database. Locks are taken in one order everywhere:
+-- intents, then keys, each sorted.
+CREATE FUNCTION posthouse.append(
+    identity text, shards integer, shard_numbers smallint[], topics text[], tenants text[], keys text[],
+    numbered boolean[], event_ids text[], header_texts text[], bodies bytea[], intents text[],
+    now_given double precision, remember double precision
+) RETURNS text[] LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    here record;
+    standing text[];
+    fresh boolean[];
+BEGIN
+    IF cardinality(event_ids) = 1 AND intents[1] IS NULL THEN
+        PERFORM posthouse.append_one(identity, shards, shard_numbers[1], topics[1], tenants[1], keys[1], numbered[1],
+            event_ids[1], header_texts[1], bodies[1]);
+        RETURN NULL;
+    END IF;
+
+    here := posthouse.writing(identity, shards);
+    SELECT n.standing, n.fresh INTO standing, fresh
+    FROM posthouse.note_intents(topics, tenants, event_ids, intents, now_given, remember) n;
 
     -- Each row waits for the number of its key, and with it for the key's lock, before its id is drawn.
     WITH given AS MATERIALIZED (
@@ -114,3 +126,47 @@ BEGIN
     ORDER BY g.place;
     RETURN standing;
 END $$;
+
+-- The first half of `append`, for rows whose bytes depend on their number: intents, and then numbers, in the order of the places.
+CREATE FUNCTION posthouse.number(
+    identity text, shards integer, topics text[], tenants text[], keys text[], numbered boolean[], event_ids text[],
+    intents text[], now_given double precision, remember double precision
+) RETURNS TABLE (place integer, stands text, fresh boolean, sequence bigint, lineage integer) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    here record;
+    noted record;
+BEGIN
+    here := posthouse.writing(identity, shards);
+    SELECT n.standing, n.fresh INTO noted
+    FROM posthouse.note_intents(topics, tenants, event_ids, intents, now_given, remember) n;
+    RETURN QUERY WITH given AS MATERIALIZED (
+        SELECT g.*, g.fresh AND g.numbered AND g.key IS NOT NULL AS counts
+        FROM unnest(topics, tenants, keys, numbered, coalesce(noted.standing, event_ids), noted.fresh)
+            WITH ORDINALITY AS g (topic, tenant, key, numbered, stands, fresh, place)
+    ), numbers AS (
+        INSERT INTO posthouse.key AS k (topic, tenant, key, sequence)
+        SELECT g.topic, g.tenant, g.key, count(*) FROM given g WHERE g.counts
+        GROUP BY g.topic, g.tenant, g.key ORDER BY g.topic, g.tenant, g.key
+        ON CONFLICT (topic, tenant, key) DO UPDATE SET sequence = k.sequence + excluded.sequence
+        RETURNING k.topic, k.tenant, k.key, k.sequence
+    )
+    SELECT g.place::integer, g.stands, g.fresh,
+        n.sequence - count(*) OVER of_key + row_number() OVER (of_key ORDER BY g.place), here.lineage
+    FROM given g LEFT JOIN numbers n ON g.counts AND n.topic = g.topic AND n.tenant = g.tenant AND n.key = g.key
+    WINDOW of_key AS (PARTITION BY g.counts, g.topic, g.tenant, g.key)
+    ORDER BY g.place;
+END $$;
+
+-- The second half: add rows that `number` gave their numbers in this transaction, which has its id and the locks of the keys.
+CREATE FUNCTION posthouse.append_numbered(
+    shard_numbers smallint[], topics text[], tenants text[], keys text[], sequences bigint[], lineages integer[],
+    event_ids text[], header_texts text[], bodies bytea[]
+) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO posthouse.outbox (shard, topic, tenant, key, sequence, lineage, event_id, headers, body, slot)
+    SELECT g.shard, g.topic, g.tenant, g.key, g.sequence, g.lineage, g.event_id, g.headers, g.body, m.slot
+    FROM unnest(shard_numbers, topics, tenants, keys, sequences, lineages, event_ids, header_texts, bodies)
+        WITH ORDINALITY AS g (shard, topic, tenant, key, sequence, lineage, event_id, headers, body, place),
+        posthouse.meta m
+    ORDER BY g.place
+$$;

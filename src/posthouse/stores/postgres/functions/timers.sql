@@ -6,10 +6,8 @@ CREATE FUNCTION posthouse.fire(most integer, now_given double precision, remembe
 RETURNS integer LANGUAGE plpgsql
 SET lock_timeout = '20ms' SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
-    moment double precision := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
     due posthouse.timer;
     spot text;
-    free text[];
     ids bigint[];
     busy text[] := '{}';
     passed bigint[] := '{}';
@@ -19,29 +17,7 @@ BEGIN
         RETURN 0;
     END IF;
     LOOP
-        ids := '{}';
-        free := '{}';
-        FOR due IN
-            SELECT i.* FROM posthouse.timer i WHERE i.due_at <= moment ORDER BY i.due_at, i.id FOR UPDATE SKIP LOCKED
-        LOOP
-            CONTINUE WHEN due.id = ANY (passed);
-            IF due.numbered AND due.key IS NOT NULL THEN
-                spot := ROW(due.topic, due.tenant, due.key)::text;
-                CONTINUE WHEN spot = ANY (busy);
-                IF spot <> ALL (free) THEN
-                    PERFORM 1 FROM posthouse.key k
-                    WHERE k.topic = due.topic AND k.tenant = due.tenant AND k.key = due.key FOR UPDATE SKIP LOCKED;
-                    IF NOT FOUND AND EXISTS (SELECT 1 FROM posthouse.key k
-                        WHERE k.topic = due.topic AND k.tenant = due.tenant AND k.key = due.key) THEN
-                        busy := busy || spot;
-                        CONTINUE;
-                    END IF;
-                    free := free || spot;
-                END IF;
-            END IF;
-            ids := ids || due.id;
-            EXIT WHEN cardinality(ids) >= most;
-        END LOOP;
+        SELECT f.ids, f.busy_now INTO ids, busy FROM posthouse.free_timers(most, now_given, busy, passed) f;
         IF cardinality(ids) = 0 THEN
             RETURN 0;
         END IF;
@@ -65,6 +41,42 @@ BEGIN
         IF fired > 0 THEN
             RETURN fired;
         END IF;
+    END LOOP;
+END $$;
+
+-- Due timers that nobody changes, of keys that nobody holds; they and their keys are locked. `busy`: the keys that are held up,
+-- before and now; `passed`: timers that are left out.
+CREATE FUNCTION posthouse.free_timers(
+    most integer, now_given double precision, busy text[], passed bigint[], OUT ids bigint[], OUT busy_now text[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    moment double precision := coalesce(now_given, extract(epoch FROM clock_timestamp())::double precision);
+    due posthouse.timer;
+    spot text;
+    free text[] := '{}';
+BEGIN
+    ids := '{}';
+    busy_now := busy;
+    FOR due IN
+        SELECT i.* FROM posthouse.timer i WHERE i.due_at <= moment ORDER BY i.due_at, i.id FOR UPDATE SKIP LOCKED
+    LOOP
+        CONTINUE WHEN due.id = ANY (passed);
+        IF due.numbered AND due.key IS NOT NULL THEN
+            spot := ROW(due.topic, due.tenant, due.key)::text;
+            CONTINUE WHEN spot = ANY (busy_now);
+            IF spot <> ALL (free) THEN
+                PERFORM 1 FROM posthouse.key k
+                WHERE k.topic = due.topic AND k.tenant = due.tenant AND k.key = due.key FOR UPDATE SKIP LOCKED;
+                IF NOT FOUND AND EXISTS (SELECT 1 FROM posthouse.key k
+                    WHERE k.topic = due.topic AND k.tenant = due.tenant AND k.key = due.key) THEN
+                    busy_now := busy_now || spot;
+                    CONTINUE;
+                END IF;
+                free := free || spot;
+            END IF;
+        END IF;
+        ids := ids || due.id;
+        EXIT WHEN cardinality(ids) >= most;
     END LOOP;
 END $$;
 

@@ -1,0 +1,100 @@
+"""Keyring: the keys as this process knows them now. The public file is looked at again while it runs, but not often."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from posthouse.clock import Clock
+from posthouse.errors import ConfigurationError
+from posthouse.trust.signatures.keys import Key, read_keys
+
+log = logging.getLogger("posthouse.signatures")
+
+LOOK = 1.0
+"""Seconds between two looks whether the file has changed."""
+
+
+class Keyring:
+    """Public keys of a file, and the private ones that are here. A file that cannot be read any more leaves what was known, and is
+    complained about until it can be."""
+
+    def __init__(self, path: Path, private: Mapping[str, bytes], clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._seeds = private
+        self._keys: Mapping[str, Key] = {}
+        self._public: dict[str, Ed25519PublicKey] = {}
+        self._private: dict[str, Ed25519PrivateKey] = {}
+        self._stamp: object = None
+        self._looked_at = float("-inf")
+        self._complained = ""
+        self._take(read_keys(path))
+        self._stamp = _stamp(path)
+
+    @property
+    def keys(self) -> Mapping[str, Key]:
+        """All of them, by their ids, as the file has them."""
+        if self._clock.monotonic() - self._looked_at >= LOOK:
+            self._look()
+        return self._keys
+
+    def get(self, id: str) -> Key | None:
+        """One of them. For an id that is not known the file is looked at at once, which costs a stat and no more: a producer may have
+        begun with the next key a moment ago."""
+        found = self.keys.get(id)
+        if found is None:
+            self._look()
+            found = self._keys.get(id)
+        return found
+
+    def public(self, id: str) -> Ed25519PublicKey:
+        """One that `keys` has."""
+        return self._public[id]
+
+    def signer(self, source: str, topic: str, tenant: str, use: str = "facts") -> tuple[Key, Ed25519PrivateKey] | None:
+        """The newest active key for such facts whose private half is here."""
+        keys, now = self.keys, self._clock.now()
+        mine = [
+            keys[id]
+            for id in self._private
+            if id in keys and keys[id].use == use and keys[id].state(now) == "active"
+            and (keys[id].signs_for(source, topic, tenant))
+        ]  # fmt: skip
+        if not mine:
+            return None
+        key = max(mine, key=lambda key: (key.since, key.id))
+        return key, self._private[key.id]
+
+    def _look(self) -> None:
+        self._looked_at = self._clock.monotonic()
+        try:
+            stamp = _stamp(self._path)
+            if stamp == self._stamp:
+                return
+            self._stamp = stamp  # also of a file that is no good: it is read once
+            self._take(read_keys(self._path))
+            self._complained = ""
+        except (ConfigurationError, OSError) as error:
+            if str(error) != self._complained:
+                self._complained = str(error)
+                log.error("the keys that were known stay in force: %s", error)
+
+    def _take(self, keys: Mapping[str, Key]) -> None:
+        public = {id: Ed25519PublicKey.from_public_bytes(key.public) for id, key in keys.items()}
+        private = {}
+        for id, seed in self._seeds.items():
+            private[id] = Ed25519PrivateKey.from_private_bytes(seed)
+            if id in public and private[id].public_key().public_bytes_raw() != keys[id].public:
+                raise ConfigurationError(
+                    f"{self._path}: the private key {id!r} is not that of the public one with this id"
+                )
+        self._keys, self._public, self._private = keys, public, private
+
+
+def _stamp(path: Path) -> object:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino
