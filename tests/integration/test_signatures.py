@@ -160,7 +160,7 @@ async def test_a_number_or_a_lineage_that_was_changed_in_the_outbox_is_forged(sh
 
 
 async def test_a_byte_that_was_changed_in_the_log_is_quarantined_and_its_neighbours_go_on(shop: Shop) -> None:
-    async with shop.app.running(only=("relay",)):
+    async with shop.app.running(only=["relay"]):
         await shop.place(("a", 1), ("b", 2), ("c", 3))
         await eventually(lambda: shop.logged() == 3, "all three are in the log")
     with sqlite3.connect(shop.folder / "log.db") as log:
@@ -169,7 +169,7 @@ async def test_a_byte_that_was_changed_in_the_log_is_quarantined_and_its_neighbo
         log.execute("UPDATE frames SET body = ? WHERE body = ?", (flipped(victim, b"2}"), victim))
     log.close()
     await shop.reopen("shop-1")
-    async with shop.app.running(only=("consumers",)):
+    async with shop.app.running(only=["consumers"]):
         (held,) = await shop.settles(heard=2, held=1)
     assert held.reason.startswith("forged")
 
@@ -240,9 +240,8 @@ async def test_a_timer_that_was_changed_by_hand_is_not_signed_for(shop: Shop) ->
 async def test_facts_of_an_aggregate_are_signed_and_its_stream_is_read_as_ever(shop: Shop) -> None:
     async with shop.app.running():
         for number in (1, 2):
-            await shop.order.execute(
-                "a", lambda total, number=number: [OrderPlaced(order_id="a", number=number)], tenant="t1"
-            )
+            placed = [OrderPlaced(order_id="a", number=number)]
+            await shop.order.execute("a", lambda _, placed=placed: placed, tenant="t1")  # type: ignore[misc]
         await shop.settles(heard=2, held=0)
     async with shop.service.transaction("t1") as tx:
         assert (await shop.order.load(tx, "a")).state == 3

@@ -431,6 +431,14 @@ _PROCESS = (
         "Frames that could not be read as the contract says, by the error.",
     ),
     _process(
+        "signatures_refused_total",
+        "counter",
+        "events",
+        ("service", "reason", "mode"),
+        "Facts whose signature did not hold or was not there, where signatures are required, or only warned of.",
+        words={"reason": ("forged", "unsigned"), "mode": ("require", "warn")},
+    ),
+    _process(
         "crossing_seconds",
         "histogram",
         "seconds",

@@ -11,7 +11,6 @@ from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
 from posthouse.options import Options
 from posthouse.seam.seam import Seam
-from posthouse.trust.signatures.keys import private_in, read_private
 from posthouse.trust.signatures.modes import asked_in
 
 KEYS, VERIFY = "POSTHOUSE_SIGNING", "POSTHOUSE_SIGNING_VERIFY"
@@ -56,6 +55,8 @@ class Signing(Options):
         return dataclasses.replace(seam, seals=sealing, signs=bool(private))
 
     def _private(self) -> Mapping[str, bytes]:
+        from posthouse.trust.signatures.keys import private_in, read_private  # what reads files, for whoever has some
+
         if self.private is not None:
             return read_private(Path(self.private))
         if file := os.environ.get(PRIVATE_FILE):

@@ -152,6 +152,22 @@ def consuming(ask: Promql, over: Thresholds) -> Sequence[Alert]:
             ),
             states=("quarantined",),
         ),
+        Alert(
+            name="signatures_refused",
+            ask=ask,
+            expr=f"{ask.grown('signatures_refused_total', 'service', 'reason', 'mode', window=FIVE)} > 0",
+            hold=0,
+            severity="page",
+            page="forged",
+            by=("service", "reason", "mode"),
+            summary="{{ $labels.service }} was sent facts that are {{ $labels.reason }}",
+            description="{{ $value | humanize }} facts that came to {{ $labels.service }} within five minutes were "
+            "{{ $labels.reason }}. Where signatures are required they are quarantined, and nothing of them was applied.",
+            when="a fact came whose signature does not hold, or is not there",
+            fires=Case([given("signatures_refused_total", "_x20 1x60", reason="forged", mode="require")], after=23),
+            quiet=Case([given("signatures_refused_total", "3x90", reason="forged", mode="require")], after=23),
+            states=("quarantined",),
+        ),
     )
 
 

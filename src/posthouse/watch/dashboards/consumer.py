@@ -60,6 +60,12 @@ WORK = Row(
         graph("One event", _of.quantiles("event_processing_seconds", "consumer"), "event_processing_seconds", "s"),
         graph("Age when applied", _of.quantiles("event_age_seconds", "consumer"), "event_age_seconds", "s"),
         graph("Known already", _of.rate("inbox_duplicates_total", "consumer"), "inbox_duplicates_total", "ops"),
+        graph(
+            "Forged or unsigned",
+            _of.rate("signatures_refused_total", "service", "reason", "mode"),
+            "signatures_refused_total",
+            "ops",
+        ),
         graph("Unreadable", _of.rate("schema_failures_total", "consumer", "reason"), "schema_failures_total", "ops"),
         graph(
             "In hand, and what is allowed",

@@ -15,7 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from securesystemslib.dsse import Envelope
-from securesystemslib.signer import CryptoSigner, Signature, SSlibKey
+from securesystemslib.signer._crypto_signer import CryptoSigner
+from securesystemslib.signer._key import SSlibKey
+from securesystemslib.signer._signature import Signature
 
 from posthouse.trust.signatures.material import (
     KIND,
