@@ -403,9 +403,7 @@ def _timed(event: Event[bytes]) -> Event[bytes]:
 
 
 def numbered(event: Event[bytes], number: Number) -> Event[bytes]:
-    """A fact as its readers will see it: the relay stamps a lineage beside a number only."""
-    if number.sequence is None:
-        return event
+    """A fact as its readers will see it: with what the relay stamps from the columns."""
     return msgspec.structs.replace(event, sequence=number.sequence, lineage=number.lineage)
 
 
