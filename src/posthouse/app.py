@@ -216,7 +216,8 @@ class App:
     @property
     def sagas(self) -> SagaInstances:
         """The verbs for sagas."""
-        return SagaInstances([service.declared.sagas for service in self.services], self.store, self._transaction)
+        books, grants = [service.declared.sagas for service in self.services], self.grants
+        return SagaInstances(books, self.store, self._transaction, grants.saga if grants.needed else None)
 
     @property
     def schedules(self) -> Schedules:

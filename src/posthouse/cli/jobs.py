@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -147,7 +148,8 @@ def run(targets: Targets) -> None:
     services = load_all(targets)
 
     async def until_none_is_left() -> Sequence[Job]:
-        from posthouse.console.acting.running import Runner
+        with _extra():
+            from posthouse.console.acting.running import Runner
 
         estate, stop = _estate(services), asyncio.Event()
         runner, seen = Runner(estate, look=LOOK), dict[str, None]()
@@ -181,24 +183,32 @@ async def _find(services: Sequence[Service], limit: int) -> list[Job]:
     return sorted(found.values(), key=lambda job: job.id, reverse=True)[:limit]
 
 
-def _estate(services: Sequence[Service]) -> Estate:
+@contextmanager
+def _extra() -> Iterator[None]:
+    """Around what is imported of the console, which brings libraries of its own."""
     try:
-        from posthouse.console.estate import Estate
+        yield
     except ImportError as error:
         raise ConfigurationError(
             f"jobs need {error.name}, which is not installed: pip install 'posthouse[console]'"
         ) from error
+
+
+def _estate(services: Sequence[Service]) -> Estate:
+    with _extra():
+        from posthouse.console.estate import Estate
     return Estate(*services)
 
 
 async def _press(estate: Estate, act: str, by: str, body: Mapping[str, object]) -> Mapping[str, Any]:
     """As a browser presses; a refusal is an error with what to do."""
-    from posthouse.console.access.who import Who
-    from posthouse.console.acting.pressing import press
-    from posthouse.console.acting.table import ACTS
-    from posthouse.console.asking import Refusal
+    with _extra():
+        from posthouse.console.access.who import Who
+        from posthouse.console.acting.pressing import press
+        from posthouse.console.acting.table import ACTS
+        from posthouse.console.asking import Refusal
 
-    who = Who(name=plain(by) or operator_name(), roles=frozenset(("admin",)))  # nobody signed in here
+    who = Who(name=plain(by) or plain(operator_name()), roles=frozenset(("admin",)))  # nobody signed in here
     try:
         answer = await press(ACTS, estate, who, act, body, through="")
     except Refusal as error:
@@ -209,7 +219,8 @@ async def _press(estate: Estate, act: str, by: str, body: Mapping[str, object]) 
 
 
 def _facts(job: Job) -> dict[str, Any]:
-    from posthouse.console.pages.jobs import facts
+    with _extra():
+        from posthouse.console.pages.jobs import facts
 
     return {name: msgspec.to_builtins(value) for name, value in facts(job).items()}
 

@@ -10,7 +10,8 @@ import msgspec
 from posthouse.store.transaction import Transaction
 
 GrantVerb = Literal["replay", "edit"]
-"""replay: events run again, or are sent again, as they were. edit: one gets a new payload and runs again."""
+"""replay: events run again, or are sent again, as they were; a saga tries again what failed. edit: an event gets a new payload and
+runs again; a saga is resumed or cancelled."""
 
 LONGEST_GRANT = 60
 """Minutes."""

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+import pytest
+
+from posthouse import Service
+from posthouse.app import app_of
+from posthouse.trust.rights import Asked, signed_in
 from tests.unit.cli.conftest import Project
 
 TARGET = "shop:orders"
@@ -90,3 +96,46 @@ def test_what_is_misspelled_or_not_there_is_refused_with_what_to_say(poisoned: P
         result = poisoned.run("jobs", *arguments)
         assert result.exit_code == 2, arguments
         assert words in result.output, result.output
+
+
+def test_a_job_of_the_command_line_is_of_nobody_who_signed_in(
+    poisoned: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rights = poisoned.write("rights.toml", "grants = true")
+    monkeypatch.setenv("POSTHOUSE_RIGHTS", str(rights))
+
+    async def granted(service: Service) -> None:
+        desk = app_of(service).grants
+        with signed_in(True):
+            grant = await desk.request(Asked(service="orders"), by="ada", why="ticket 7")
+            await desk.approve(grant.id, by="grace")
+
+    poisoned.with_service(granted)
+    asked = ("jobs", "start", TARGET, "held.retry.all", "--why", "ticket 7", "--which", "rate=1000", "--yes", "--by")
+    assert poisoned.run(*asked, "ada (console) (console)").exit_code == 0
+    jobs: Any = poisoned.json("jobs", "list", TARGET)
+    assert [job["by"] for job in jobs] == ["ada"]
+    rights.write_text("grants = true\nsigned_in = true")
+    assert poisoned.run("jobs", "run", TARGET).exit_code == 0
+    job = shown(poisoned, jobs[0]["id"])
+    assert (job["state"], job["done"]) == ("paused", 0)
+    assert "signed in at a console" in job["note"]
+    monkeypatch.setenv("POSTHOUSE_OPERATOR", "ada (console)")
+    for by in ("ada", "ada (console) (console)", ""):
+        assert "signed in at a console" in poisoned.run(*asked, by).output
+
+
+@pytest.mark.parametrize("verb", ["list", "show", "start", "run"])
+def test_without_the_extra_each_verb_says_what_to_install(
+    poisoned: Project, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    id = begun(poisoned)
+    for name in [name for name in sys.modules if name.startswith("posthouse.console")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "starlette", None)  # as if it were not there
+    for name in [name for name in sys.modules if name.startswith("starlette.")]:
+        monkeypatch.delitem(sys.modules, name)
+    more = {"show": (id,), "start": ("held.skip.all", "--why", "ticket 7", "--yes")}.get(verb, ())
+    result = poisoned.run("jobs", verb, TARGET, *more)
+    assert result.exit_code == 2
+    assert "pip install 'posthouse[console]'" in result.output

@@ -44,6 +44,17 @@ THINGS = {"held": "held event", "outbox": "refused event", "saga": "saga"}
 """What a job goes through, by the first word of its act."""
 
 
+GRANTS: Mapping[str, GrantVerb] = {
+    "held.retry.all": "replay",
+    "held.rerun.all": "replay",
+    "held.release.all": "replay",
+    "saga.retry.all": "replay",
+    "saga.resume.all": "edit",
+    "saga.cancel.all": "edit",
+}
+"""What each needs a grant to, as its act on one thing does."""
+
+
 def frozen(name: str, call: Call[Pace], last: int, seen_at: float = math.inf) -> Job:
     """The job as it is pressed, before it is counted: what changes after `seen_at` is not part of it."""
     pace, kind = call.parameters, KINDS[name]
@@ -244,7 +255,6 @@ def _bulk(name: str) -> AnyAct:
         return await _start(name, call, look)
 
     parameters = KINDS[name].parameters
-    grant: GrantVerb | None = "replay" if name in ("held.retry.all", "held.release.all") else None
     return Act(
         name=name,
         title=TITLES[name][0],
@@ -253,7 +263,7 @@ def _bulk(name: str) -> AnyAct:
         look=look,
         do=do,
         bulk=True,
-        grant=grant,
+        grant=GRANTS.get(name),
     )
 
 

@@ -238,9 +238,9 @@ async def _drop(call: Call[OneGeneration], look: Look) -> Outcome:
 
 
 ACTS: tuple[AnyAct, ...] = (
-    Act(name="saga.retry", title="Retry", role="operator", parameters=OneSaga, look=_look_saga_retry, do=_deciding(_saga_retry)),
-    Act(name="saga.resume", title="Go on", role="operator", parameters=Resumed, look=_look_saga_resume, do=_deciding(_saga_resume)),
-    Act(name="saga.cancel", title="Compensate", role="operator", parameters=Cancelled, look=_look_saga_cancel, do=_deciding(_saga_cancel)),
+    Act(name="saga.retry", title="Retry", role="operator", parameters=OneSaga, look=_look_saga_retry, do=_deciding(_saga_retry), grant="replay"),
+    Act(name="saga.resume", title="Go on", role="operator", parameters=Resumed, look=_look_saga_resume, do=_deciding(_saga_resume), grant="edit"),
+    Act(name="saga.cancel", title="Compensate", role="operator", parameters=Cancelled, look=_look_saga_cancel, do=_deciding(_saga_cancel), grant="edit"),
     Act(name="timers.cancel", title="Cancel the timer", role="operator", parameters=OneTimer, look=_look_timer, do=_cancel_timer),
     _scheduling(
         "pause",

@@ -21,7 +21,7 @@ from posthouse.processes.saga.tasks import HELP, SagaTask, index_field, task_in
 from posthouse.processes.saga.transition import compensating
 from posthouse.seam.deadline import on_loop
 from posthouse.sending import Tx
-from posthouse.store import Action, Store
+from posthouse.store import Action, GrantVerb, Store
 from posthouse.store.sagas import Indexable, SagaFilter, SagaRow, SagaStatus, SagaTurn, Undoing
 
 
@@ -29,6 +29,12 @@ class Begin(Protocol):
     """Opens a transaction of one of the services."""
 
     def __call__(self, service: str, tenant: str, *, actor: Actor | None) -> AbstractAsyncContextManager[Tx]: ...
+
+
+class SagaGuard(Protocol):
+    """Refuses what somebody may not do to a saga; what it spends on it stays spent."""
+
+    async def __call__(self, of: SagaType, verb: GrantVerb, row: SagaRow, by: str) -> None: ...
 
 
 class SagaView(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,14 +46,18 @@ class SagaView(msgspec.Struct, frozen=True, kw_only=True):
 
 Act = Callable[[Conductor, Course], Awaitable[None]]
 
+GUARDED: Mapping[str, GrantVerb] = {"saga retry": "replay", "saga resume": "edit", "saga cancel": "edit"}
+"""What a grant is needed to where any is: what failed runs again as it was, or goes another way because a person says so."""
+
 
 class SagaInstances:
     """The verbs, for the sagas of services that share a store. Each is one transaction, a turn of the saga, and in its
     history and in the operators' log. `tenant` is whose saga it is; leave it out where there is one only. Without an `attempt`
     it is the newest. `by` names who asked, `why` is for the log."""
 
-    def __init__(self, books: Sequence[SagaBook], store: Store, begin: Begin) -> None:
+    def __init__(self, books: Sequence[SagaBook], store: Store, begin: Begin, guard: SagaGuard | None = None) -> None:
         self._books = books
+        self._guard = guard
         self._log = OperatorsLog(store)
         self._store = store
         self._table = store.sagas
@@ -199,6 +209,9 @@ class SagaInstances:
     ) -> SagaRow:
         conductor, by, verb = self._conductor(saga), action.by, action.verb.removeprefix("saga ")
         actor = Actor(kind="user", id=by) if by else None
+        if self._guard is not None:  # before the transaction, as it may wait
+            known = (await self.show(saga, id, tenant=tenant, attempt=attempt)).row
+            await self._guard(conductor.of, GUARDED[action.verb], known, by)
         async with self._begin(conductor.of.service, tenant, actor=actor) as tx:
             row = await conductor.load(tx, id, attempt=attempt)
             if row is None:

@@ -12,8 +12,10 @@ import msgspec
 from posthouse.clock import new_id
 from posthouse.errors import DeskError, GrantNeeded
 from posthouse.operators import OperatorsLog
+from posthouse.processes.saga.declared import SagaType
 from posthouse.store import Action, CoreStore, Grant, GrantVerb, HeldEvent, Scope, Transaction
 from posthouse.store.grants import LONGEST_GRANT
+from posthouse.store.sagas import SagaRow
 from posthouse.trust.rights.identity import Person, folded, person_of
 from posthouse.trust.rights.rights import Rights
 
@@ -156,6 +158,10 @@ class Grants:
             until=entry.time,
         )
         await self.draw(service, verb, scope, by)
+
+    async def saga(self, of: SagaType, verb: GrantVerb, row: SagaRow, by: str) -> None:
+        """Spend one on a saga, which has no topic, no type and no time of its own; its id is its key."""
+        await self.draw(of.service, verb, Scope(consumer=of.consumer, tenant=row.tenant, key=row.id), by)
 
     async def _refuse_ended(self, id: str) -> None:
         """What ended while its pace was waited for."""

@@ -50,7 +50,10 @@ def person_of(by: str) -> Person:
 
 def plain(by: str) -> str:
     """The name without what the operators' log says beside it."""
-    return by.strip().removesuffix(" (console)").strip()
+    name = by.strip()
+    while name.endswith(" (console)"):  # a name that keeps one would say of itself that it signed in
+        name = name.removesuffix(" (console)").strip()
+    return name
 
 
 def folded(name: str) -> str:

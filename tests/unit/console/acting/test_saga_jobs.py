@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from posthouse.app import app_of
 from posthouse.console.acting.running import Run, item_key
 from posthouse.console.asking import Ask
 from posthouse.console.pages.sagas import some
+from posthouse.errors import GrantNeeded
 from posthouse.operators import pressed
-from posthouse.store import CoreStore
+from posthouse.store import CoreStore, GrantVerb, Scope
 from posthouse.store.actions import ActionFilter
 from posthouse.store.jobs import Job, Open
 from posthouse.store.sagas import SagaFilter
 from posthouse.testing import Harness
+from posthouse.trust.rights import Asked, Rights, signed_in
 from tests.unit.console.acting.pressing import ADA, Console
 from tests.unit.console.acting.stays import Stays, stays
 from tests.unit.console.acting.test_jobs import until
@@ -180,3 +183,53 @@ async def test_what_a_console_did_before_it_died_is_not_done_again_by_the_next()
         assert (job.state, job.done, job.refused) == ("done", 2, 0)
         noted = await app.actions.find(ActionFilter(verb="saga retry"))
         assert sorted(action.target for action in noted) == ["saga stay a", "saga stay b"]
+
+
+async def granted(of: Stays, verb: GrantVerb, scope: Scope | None = None, *, most: int = 100) -> None:
+    """To ada, by grace."""
+    grants = app_of(of.hotel).grants
+    asked = Asked(service="hotel", verb=verb, scope=scope or Scope(), most=most, rate=1000.0)
+    with signed_in(True):
+        grant = await grants.request(asked, by="ada", why="ticket 7")
+        await grants.approve(grant.id, by="grace")
+
+
+async def test_where_grants_are_asked_for_a_saga_is_retried_resumed_or_cancelled_with_one_only() -> None:
+    of = stays()
+    async with Harness(of.hotel) as harness:
+        await of.rest(harness, "a", "b", "c")
+        app, console, by = app_of(of.hotel), Console(of.hotel), "ada"
+        app._rights = Rights(grants=True)
+        desk = app.sagas
+        for attempt, verb in (
+            (desk.retry("stay", "a", tenant="t1", by=by), "replay"),
+            (desk.resume("stay", "a", tenant="t1", by=by), "edit"),
+            (desk.cancel("stay", "a", "closed", tenant="t1", by=by), "edit"),
+        ):
+            with pytest.raises(GrantNeeded, match=f"no grant to {verb} runs for ada"):
+                await attempt
+        for act, more in (("retry", {}), ("resume", {}), ("cancel", {"reason": "closed"})):
+            for body in ({**FAST, **more}, {"service": "hotel", "saga": "stay", "id": "a", "tenant": "t1", **more}):
+                refused = await console.refusal(f"saga.{act}{'.all' if 'rate' in body else ''}", **body, dry=True)
+                assert "grant request" in str(refused), (act, refused)
+        assert await of.standing() == dict.fromkeys("abc", "partial")
+        await granted(of, "replay", Scope(tenant="t1", key="a"))
+        await granted(of, "edit", Scope(consumer="hotel.stay"))
+        with pytest.raises(GrantNeeded, match="is for tenant t1, key a"):
+            await desk.retry("stay", "b", tenant="t1", by=by)
+        await desk.retry("stay", "a", tenant="t1", by=by)
+        await desk.resume("stay", "b", tenant="t1", by=by)
+        await desk.cancel("stay", "c", "closed", tenant="t1", by=by)
+        assert await of.standing() == {"a": "completed", "b": "completed", "c": "cancelled"}
+
+
+async def test_a_job_over_sagas_pauses_when_its_grant_is_spent() -> None:
+    of = stays()
+    async with Harness(of.hotel) as harness:
+        await of.rest(harness, "a", "b", "c")
+        app_of(of.hotel)._rights = Rights(grants=True)
+        await granted(of, "replay", most=2)
+        job = await done(harness, of, await Console(of.hotel).press("saga.retry.all", **FAST))
+        assert (job.state, job.done, job.refused) == ("paused", 2, 0)
+        assert "no grant to replay runs for ada" in job.note
+        assert await of.standing() == {"a": "completed", "b": "completed", "c": "partial"}
