@@ -75,6 +75,27 @@ def test_what_cannot_be_imported_is_told_of_until_it_can_be_and_the_rest_is_show
     assert [one["name"] for one in services] == ["orders", "billing"]
 
 
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("from posthouse import Nothing", "cannot import name 'Nothing'"),
+        ("import a_library_that_nobody_installed", "No module named 'a_library_that_nobody_installed'"),
+        ("from posthouse import Service\n\norders = Service(", "was never closed"),
+    ],
+    ids=["of a name that is not there", "of a library that is not there", "with a mistake in its syntax"],
+)
+def test_an_import_that_fails_says_where_and_hides_nobody_else(desk: Desk, source: str, said: str) -> None:
+    (desk.folder / "broken.py").write_text(source)
+    with desk.console("shop", "broken") as client:
+        for page in ("services", "home", "map", "health", "held", "sagas"):
+            answer = client.get(f"/api/{page}")
+            assert answer.status_code == 200, (page, answer.text)
+            [what] = [one["what"] for one in answer.json()["problems"] if one["service"] == "broken"]
+            assert said in what, (page, what)
+        services = client.get("/api/services").json()["data"]["items"]
+    assert [one["name"] for one in services] == ["orders"]
+
+
 def test_it_makes_nothing_and_ends_with_code_0(desk: Desk) -> None:
     before = desk.listing()
     with desk.console("shop") as client:
