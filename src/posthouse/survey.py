@@ -6,7 +6,7 @@ A broker without it works as well; then nothing tells what is there beside what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -15,6 +15,10 @@ from posthouse.broker import Topology
 PASSING = "posthouse-trace."
 """Groups that are called so have one member for a moment: once they are removed nobody can come back to them, and nothing of
 them needs to stay."""
+
+
+NOBODYS = "posthouse-nobodys.topic"
+"""The name of a topic that nobody has."""
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +71,29 @@ class Surveyed(Protocol):
         """Delete groups, then topics, with their frames. Raises BrokerError, and leaves it, when a member is at work in a
         group or when a topic is still read by a group that was not named. What is gone already is passed over."""
         ...
+
+
+class Wish(NamedTuple):
+    """Something that an account may or may not do at a broker. No topic: any beside those that are wished for in the same breath."""
+
+    verb: Literal["publish", "read"]
+    topic: str | None = None
+
+
+@runtime_checkable
+class Permitting(Protocol):
+    """A broker that tells what the account may do by which it is reached."""
+
+    async def permitted(self, wishes: Sequence[Wish]) -> Sequence[bool | None]:
+        """Whether this account may do each of them, in their order; None where nobody here may tell. Nothing is published, read or
+        made by asking. May raise BrokerUnavailable."""
+        ...
+
+
+def strangers(wishes: Iterable[Wish]) -> list[str]:
+    """Topics that nobody has, for a broker that can be asked about any name: one anywhere, and one in each namespace."""
+    spaces = {wish.topic.split(".")[0] for wish in wishes if wish.topic is not None and wish.topic.count(".") > 1}
+    return [NOBODYS, *(f"{space}.{NOBODYS}" for space in sorted(spaces))]
 
 
 Called = Callable[[str, str | None], str]

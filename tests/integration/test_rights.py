@@ -21,15 +21,17 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from posthouse import App, Event, Payload, Policy, Service, Tx
+from posthouse import App, Event, Payload, Policy, Rights, Service, Tx
 from posthouse.accounts import accounts_of
-from posthouse.broker import Delivery, Frame
+from posthouse.broker import Delivery, Frame, Topology
 from posthouse.brokers import open_broker
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError
+from posthouse.survey import Surveyed
 from posthouse.trust.rights.account import Account
 from posthouse.trust.rights.exports import rights_for
 from posthouse.trust.rights.exports.kafka import acls
+from posthouse.watch.permissions import NOBODY, permission_checks
 from tests.kit.servers import nats as nats_kit
 from tests.kit.servers import redis as redis_kit
 from tests.kit.servers.process import folder_of, started
@@ -130,7 +132,12 @@ def on_rabbitmq(server: RabbitmqServer, town: Town) -> Mapping[str, str]:
     passwords = urllib.request.HTTPPasswordMgrWithDefaultRealm()
     passwords.add_password(None, server.management, "shop", "shop")
     urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(passwords)).open(ask, timeout=30).close()
-    return {"all": server.url, **{name: f"{server.url_of(name)}?partitions=2" for name in ("orders", "billing")}}
+    look = f"management={server.management.replace('http://', 'http://shop:shop@')}"
+    return {
+        "all": f"{server.url}?partitions=2",
+        "look": look,
+        **{name: f"{server.url_of(name)}?partitions=2" for name in ("orders", "billing")},
+    }
 
 
 class NatsWithRights(nats_kit.NatsServer):
@@ -222,6 +229,50 @@ async def test_a_service_works_with_its_own_account_and_with_that_of_another_it_
         assert await read(urls["all"], f"new{new_id()[-6:]}", town.issued)
     await refused_to_read(urls["orders"], "orders", town.issued)
     await refused_to_read(urls["orders"], "billing", town.topic)
+
+
+async def test_doctor_tells_an_account_that_fits_from_one_that_is_too_wide_and_one_that_is_another_s(
+    urls: Mapping[str, str], town: Town, tmp_path: Path
+) -> None:
+    made = App(town.orders, town.billing, store=f"sqlite:///{tmp_path}/all.db", broker=urls["all"])
+    await made.broker.ensure(made.opened.topology())
+    await made.broker.ensure(Topology(topics=[f"{town.orders.namespace}.mail.letter"], groups={}))
+    await made.aclose()
+
+    async def judged(account: str) -> dict[str, tuple[str, str]]:
+        url = urls[account] + (("&" if "?" in urls[account] else "?") + urls["look"] if "look" in urls else "")
+        app = App(town.billing, store=f"sqlite:///{tmp_path}/billing.db", broker=url, rights=Rights())
+        try:
+            checks = await permission_checks(app)
+        finally:
+            await app.aclose()
+        return {check.name: (check.judgement, check.found) for check in checks}
+
+    if urls["all"].startswith("nats"):
+        assert (await judged("billing"))["account"] == ("ok", NOBODY)
+        return
+    own = await judged("billing")
+    assert {name: judgement for name, (judgement, _) in own.items()} == {
+        "account, too narrow": "ok",
+        "account, too wide": "ok",
+    }
+    wide = await judged("all")
+    assert wide["account, too narrow"][0] == "ok"
+    assert wide["account, too wide"] == (
+        "warn",
+        f"it may publish to {town.topic}, any other topic; read any other topic too",
+    )
+    other = await judged("orders")
+    assert other["account, too narrow"][0] == "warn"
+    assert f"publish to {town.issued}" in other["account, too narrow"][1]
+    assert f"publish to {town.topic}" in other["account, too wide"][1]
+    look = open_broker(urls["all"], clock=SystemClock())
+    try:
+        assert isinstance(look, Surveyed)
+        found = await look.survey(Topology(topics=[], groups={}))
+        assert not [resource.topic for resource in found if "nobodys" in resource.topic]
+    finally:
+        await look.aclose()
 
 
 async def stored(everything: str, topic: str) -> int:

@@ -21,6 +21,7 @@ from posthouse.store.sagas import NOT_OVER
 from posthouse.survey import Surveyed
 from posthouse.topology import Scope, plan
 from posthouse.watch.order import order_checks
+from posthouse.watch.permissions import permission_checks
 from posthouse.watch.status import forgotten
 
 UNREACHED = "opening"
@@ -127,6 +128,7 @@ async def _broker_checks(app: App) -> Sequence[Check]:
     return [
         app.opened.ports.reach,
         *await app.broker.checks(),
+        *await permission_checks(app),
         *surveyed,
         *await _trace_checks(app),
         *(check for service in app.services for check in order_checks(service)),

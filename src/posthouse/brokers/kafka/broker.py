@@ -16,6 +16,7 @@ from posthouse.brokers.kafka.checks import is_durable, keeps, server_checks, top
 from posthouse.brokers.kafka.client import CONSUMER, Client, answer, configured, mapped
 from posthouse.brokers.kafka.committed_offsets import Claim, CommittedOffsets, Note, Spot
 from posthouse.brokers.kafka.offsets import Offsets, next_of, progress_of, spots_of
+from posthouse.brokers.kafka.permitted import permitted
 from posthouse.brokers.kafka.producing import Producing
 from posthouse.brokers.kafka.records import place_of
 from posthouse.brokers.kafka.stream import KafkaStream
@@ -24,7 +25,7 @@ from posthouse.brokers.kafka.topics import LIMIT, OVERHEAD, Settings, Topic, Top
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError
-from posthouse.survey import Resource, wanted, with_missing
+from posthouse.survey import Resource, Wish, wanted, with_missing
 
 LEASE = 10.0
 """Seconds after which the partitions of a member that fell silent go to others. Servers take no less than 6 by default."""
@@ -191,6 +192,10 @@ class KafkaBroker:
             retains_unacked=all(map(keeps, topics)) if topics else self.sheet.retains_unacked,
         )
         return checks
+
+    async def permitted(self, wishes: Sequence[Wish]) -> Sequence[bool | None]:
+        self._check_open()
+        return await permitted(self._client, wishes)
 
     async def survey(self, topology: Topology) -> Sequence[Resource]:
         """Of topics that nobody asked for, those are ours on which everything is set that we set. Those that the topology

@@ -14,6 +14,7 @@ from posthouse.brokers.rabbitmq.admin import Inventory, called
 from posthouse.brokers.rabbitmq.client import Client
 from posthouse.brokers.rabbitmq.drift import HIDDEN
 from posthouse.brokers.rabbitmq.management import Management
+from posthouse.brokers.rabbitmq.permitted import permitted
 from posthouse.brokers.rabbitmq.publishing import Publisher
 from posthouse.brokers.rabbitmq.questions import Questions
 from posthouse.brokers.rabbitmq.stream import RabbitmqStream
@@ -21,7 +22,7 @@ from posthouse.brokers.rabbitmq.topics import COUNTS, Topics, lane_queue
 from posthouse.checks import Check, judged, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, ConfigurationError, SeekUnsupported, did_you_mean
-from posthouse.survey import Drift, Resource, wanted, with_missing
+from posthouse.survey import Drift, Resource, Wish, wanted, with_missing
 
 LEAST = (3, 10)
 MEBIBYTE = 1024 * 1024
@@ -69,6 +70,7 @@ class RabbitmqBroker:
         if management is not None:
             context = tls if isinstance(tls, ssl.SSLContext) else None
             lists = Management(management, url, timeout=timeout, tls=context)
+        self._lists = lists
         self._inventory = Inventory(self._places, self._questions, lists)
         self._settle = settle
         self._clock = clock
@@ -149,6 +151,10 @@ class RabbitmqBroker:
             )
         self.sheet = msgspec.structs.replace(self.sheet, notes=(HISTORY, *warnings(checks)))
         return checks
+
+    async def permitted(self, wishes: Sequence[Wish]) -> Sequence[bool | None]:
+        """AMQP tells nothing: None without `management`, and where its user may not look at permissions."""
+        return [None] * len(wishes) if self._lists is None else await permitted(self._lists, wishes)
 
     async def survey(self, topology: Topology) -> Sequence[Resource]:
         """AMQP lists nothing: without `management` these are the resources that the topology names. What it names is known from

@@ -43,6 +43,13 @@ class Binding(msgspec.Struct):
     destination_type: str = "queue"
 
 
+class Permission(msgspec.Struct):
+    """Of a user in a virtual host: regular expressions."""
+
+    write: str = ""
+    read: str = ""
+
+
 class Management:
     """`url` is `http://host:15672`; without a user it takes that of `broker`, the URL of AMQP, which also names the virtual
     host."""
@@ -54,6 +61,7 @@ class Management:
         self._word = base64.b64encode(word.encode()).decode()
         self._base = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}/api/"
         self._vhost = unquote(amqp.path[1:]) or "/"
+        self._account = unquote(amqp.username or "guest")
         self._timeout = timeout
         self._tls = tls if parts.scheme == "https" else None
 
@@ -66,8 +74,12 @@ class Management:
     async def bindings(self) -> list[Binding]:
         return await self._ask("bindings/{vhost}", list[Binding])
 
+    async def permission(self) -> Permission:
+        """What the account of AMQP may do, whoever asks."""
+        return await self._ask("permissions/{vhost}/{account}", Permission)
+
     async def _ask(self, path: str, kind: type[Answer]) -> Answer:
-        url = self._base + path.format(vhost=quote(self._vhost, safe=""))
+        url = self._base + path.format(vhost=quote(self._vhost, safe=""), account=quote(self._account, safe=""))
         request = Request(url, headers={"Authorization": f"Basic {self._word}", "Accept": "application/json"})
         try:
             return msgspec.json.decode(await asyncio.to_thread(self._read, request), type=kind)

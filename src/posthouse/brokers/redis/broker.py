@@ -17,13 +17,14 @@ from posthouse.brokers.redis.checks import Settings, Sync
 from posthouse.brokers.redis.client import Client, Value
 from posthouse.brokers.redis.entries import HEADERS, Place, before, entry_at, place_of, sought
 from posthouse.brokers.redis.log import RedisLog
+from posthouse.brokers.redis.permitted import permitted
 from posthouse.brokers.redis.publishing import Call
 from posthouse.brokers.redis.scripts import BEGIN, COUNT, PRUNE, SEEK, STAND
 from posthouse.brokers.redis.topics import Topics, bell_of, ledger_of
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError
-from posthouse.survey import Resource, with_missing
+from posthouse.survey import Resource, Wish, with_missing
 
 LEASE = 6.0
 """Seconds after which the lanes of a member that fell silent go to others; it renews every third of that."""
@@ -136,6 +137,9 @@ class RedisBroker:
         if self._retention is None or not lanes:
             return 0
         return int(await self._client.run(PRUNE, lanes, [int(self._retention * 1000)]))
+
+    async def permitted(self, wishes: Sequence[Wish]) -> Sequence[bool | None]:
+        return await permitted(self._client, wishes)
 
     async def survey(self, topology: Topology) -> Sequence[Resource]:
         found = [await self._counted(resource) for resource in await self._inventory.found()]
