@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -17,6 +17,9 @@ T = TypeVar("T")
 LOCK = "catalogue.lock"
 EXTENSIONS: Mapping[SchemaFormat, str] = {"json": ".json", "avro": ".avsc", "protobuf": ".proto"}
 
+Semver = Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9})?$")]
+"""`1.2.0`: the version of an event's name, how often its schema changed under it, how often its words did since."""
+
 _NAME = r"[a-z][a-z0-9_]*"
 _PLACE = re.compile(
     rf"(?P<service>{_NAME})/(?:(?P<aggregate>{_NAME})/)?(?P<verb>{_NAME})/v(?P<version>[1-9][0-9]*)\.(?P<extension>\w+)"
@@ -26,12 +29,13 @@ _PLACE = re.compile(
 class Locked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the lock says about one schema. `earlier` are hashes that this version had before; events that carry them may
     still be on their way. `writers` are the schemas of all these hashes where nobody can read the bytes without them:
-    Avro's. `topic` and what follows are the event's terms; a lock of an older release has none, and its `topic` is empty."""
+    Avro's. `semver` is empty in a lock of an older release. `topic` and what follows are the event's terms; a lock of an older release has none, and its `topic` is empty."""
 
     subject: str
     hash: str
     earlier: tuple[str, ...] = ()
     writers: tuple[str, ...] = ()
+    semver: Semver = ""
     topic: str = ""
     key: str | None = None
     owner: str = ""

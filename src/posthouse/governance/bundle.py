@@ -19,7 +19,7 @@ from posthouse.contracts.schema import Schema
 from posthouse.errors import ConfigurationError
 from posthouse.governance.document import EventEntry, Reading, TopicEntry
 from posthouse.governance.envelopes import is_envelope
-from posthouse.governance.schema_files import file_of, schema_in
+from posthouse.governance.schema_files import file_of, schema_in, words_in
 
 FOLDER = "event-schemas"
 TOPICS = "topics.json"
@@ -38,6 +38,8 @@ class FrozenSchema(msgspec.Struct, frozen=True, kw_only=True):
     verb: str
     version: int
     schema: Schema
+    words: str = ""
+    """What the file says about the event beside its schema."""
 
     @property
     def unversioned(self) -> str:
@@ -95,7 +97,8 @@ def read_bundle(files: Files) -> Bundle:
         if place is not None:
             locked = lock.schemas.get(path)
             try:
-                schemas[path] = _frozen(path, place, schema_in(path, files[path], locked.hash if locked else ""))
+                schema = schema_in(path, files[path], locked.hash if locked else "")
+                schemas[path] = _frozen(path, place, schema, words_in(path, files[path]))
             except ConfigurationError as error:
                 problems += error.problems
     if problems:
@@ -138,7 +141,7 @@ def _laid_out(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
-def _frozen(path: str, place: re.Match[str], schema: Schema) -> FrozenSchema:
+def _frozen(path: str, place: re.Match[str], schema: Schema, words: str) -> FrozenSchema:
     return FrozenSchema(
         path=path,
         service=place["service"],
@@ -146,4 +149,5 @@ def _frozen(path: str, place: re.Match[str], schema: Schema) -> FrozenSchema:
         verb=place["verb"],
         version=int(place["version"]),
         schema=schema,
+        words=words,
     )

@@ -56,6 +56,8 @@ class EventEntry(msgspec.Struct, frozen=True, kw_only=True):
     """It is about several tenants, or for readers of all."""
     idempotency: Idempotency = "optional"
     """`required`: a fact without an idempotency key is refused before it is said."""
+    semver: str = ""
+    """`1.2.0`, of a schema that is frozen as it is here; empty where that is not known."""
 
     @property
     def unversioned(self) -> str:

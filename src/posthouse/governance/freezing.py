@@ -27,6 +27,8 @@ from posthouse.governance.bundle import (
 )
 from posthouse.governance.document import Document, EventEntry, TopicEntry
 from posthouse.governance.envelopes import envelopes_of
+from posthouse.governance.schema_files import words_in
+from posthouse.governance.semver import numbers, raised, text_of
 
 
 class Frozen(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +45,7 @@ def freeze(document: Document, before: Bundle, *, prune: bool = False) -> Frozen
     stale = stale_places(document, before)
     kept = {path: locked for path, locked in before.lock.schemas.items() if not (prune and path in stale)}
     for path, entry in entries.items():
-        kept[path] = _locked(entry, before.lock.schemas.get(path))
+        kept[path] = _locked(path, entry, before)
     topics = merged_topics(document, before.topics)
     lock = Lock(schemas=dict(sorted(kept.items())), topics=topics_hash(topics))
     files = {path: schema_file(entry) for path, entry in entries.items()}
@@ -110,13 +112,26 @@ def with_terms(locked: Locked, entry: EventEntry) -> Locked:
     )
 
 
-def _locked(entry: EventEntry, before: Locked | None) -> Locked:
+def _locked(path: str, entry: EventEntry, bundle: Bundle) -> Locked:
     writers = [entry.schema] if entry.format == "avro" else []
+    before, file = bundle.lock.schemas.get(path), bundle.schemas.get(path)
     if before is None:
-        return with_terms(Locked(subject=entry.subject, hash=entry.hash, writers=tuple(writers)), entry)
+        first = text_of(numbers("", entry.version))
+        return with_terms(Locked(subject=entry.subject, hash=entry.hash, writers=tuple(writers), semver=first), entry)
     earlier = [known for known in dict.fromkeys((*before.earlier, before.hash)) if known != entry.hash]
-    kept = dict.fromkeys((*before.writers, *writers))
-    locked = replace(before, subject=entry.subject, hash=entry.hash, earlier=tuple(earlier), writers=tuple(kept))
+    semver = raised(
+        numbers(before.semver, entry.version),
+        schema=before.hash != entry.hash,
+        words=file is not None and file.words != words_in(path, schema_file(entry)),
+    )
+    locked = replace(
+        before,
+        subject=entry.subject,
+        hash=entry.hash,
+        earlier=tuple(earlier),
+        writers=tuple(dict.fromkeys((*before.writers, *writers))),
+        semver=text_of(semver),
+    )
     return with_terms(locked, entry)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 from posthouse.contracts.avro_schema import avro_schema
@@ -45,6 +46,16 @@ def schema_in(path: str, data: bytes, expected: str = "") -> Schema:
         return avro_schema(document) if path.endswith(EXTENSIONS["avro"]) else _json(document, expected)
     except ConfigurationError as error:
         raise ConfigurationError(*(f"{path}: {problem}" for problem in error.problems)) from error
+
+
+def words_in(path: str, data: bytes) -> str:
+    """What a schema file that can be read says about its event in words; Avro's have no room for that."""
+    if path.endswith(EXTENSIONS["protobuf"]):
+        head = itertools.takewhile(lambda line: line.startswith("//"), data.decode().splitlines())
+        return "\n".join(line.removeprefix("//").strip() for line in list(head)[2:])
+    document = json.loads(data)
+    said = document.get("description", "") if isinstance(document, dict) and path.endswith(EXTENSIONS["json"]) else ""
+    return said if isinstance(said, str) else ""
 
 
 def _json(document: object, expected: str) -> Schema:

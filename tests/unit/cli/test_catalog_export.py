@@ -31,6 +31,15 @@ def test_files_are_written_once_and_not_touched_again(project: Project, format: 
     assert {path: path.stat().st_mtime_ns for path in files} == before
 
 
+def test_the_versions_of_frozen_schemas_are_shown_and_exported(project: Project) -> None:
+    assert "1.0.0" not in project.run("catalog", "show", "shop").stdout
+    project.run("catalog", "freeze", "shop", "--dir", "frozen")
+    assert "1.0.0" in project.run("catalog", "show", "shop", "--dir", "frozen").stdout
+    told = "`shop.orders.order.placed.v1` 1.0.0"
+    assert told in project.run("catalog", "export", "markdown", "shop", "--dir", "frozen").stdout
+    assert told not in project.run("catalog", "export", "markdown", "shop").stdout
+
+
 def test_several_files_need_a_folder(project: Project) -> None:
     result = project.run("catalog", "export", "terraform", "shop")
     assert result.exit_code == 2

@@ -74,6 +74,7 @@ def test_schemas_lie_where_their_subject_says() -> None:
         "billing/invoice/issued/v1.json",
         LOCK,
         CONSUMERS,
+        "envelopes/cloudevents.v1.json",
         "orders/order/placed/v1.json",
         "orders/uploaded/v1.json",
         TOPICS,

@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from posthouse.app import app_of
+from posthouse.cli.catalog.freezing import Directory, versioned
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import counted, print_json, say
 from posthouse.cli.target import load_all
 from posthouse.errors import ConfigurationError
+from posthouse.governance.bundle import FOLDER
 from posthouse.governance.document import from_json
 from posthouse.governance.exports import FORMATS, Files, Source, thawed
 from posthouse.governance.exports import export as exported
@@ -35,13 +37,18 @@ From = Annotated[
 
 
 def export(
-    format: Format, targets: Services = None, out: Out = None, origin: From = None, as_json: AsJson = False
+    format: Format,
+    targets: Services = None,
+    out: Out = None,
+    origin: From = None,
+    folder: Directory = Path(FOLDER),
+    as_json: AsJson = False,
 ) -> None:
     """Write the catalogue for other tools: AsyncAPI, EventCatalog, Markdown, a list of CloudEvents types, Terraform.
 
     Nothing is opened. Files that say the same already are not touched, and none is removed.
     """
-    files = exported(_source(targets or [], origin), format)
+    files = exported(_source(targets or [], origin, folder), format)
     if out is None:
         _print(files, as_json)
         return
@@ -54,13 +61,13 @@ def export(
     say(f"{counted(len(files), 'file')}, {len(touched):,} changed", "green")
 
 
-def _source(targets: list[str], origin: Path | None) -> Source:
+def _source(targets: list[str], origin: Path | None, folder: Path) -> Source:
     if bool(targets) == (origin is not None):
         raise ConfigurationError("name services as module:service, or say --from a folder or a file; one of both")
     if origin is None:
         services = load_all(targets)
         brokers = {service.name: app_of(service).opened.ports.broker_url for service in services}
-        return Source(document=catalogue_of(services), brokers=brokers)
+        return Source(document=versioned(catalogue_of(services), folder), brokers=brokers)
     if origin.is_dir():
         return thawed(read_folder(origin))
     try:

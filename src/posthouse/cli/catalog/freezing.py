@@ -12,12 +12,15 @@ from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import complain, counted, print_json, say
 from posthouse.cli.target import Targets, load_all
+from posthouse.contracts.lock import LOCK
+from posthouse.frozen import lock_in
 from posthouse.governance.agreement import Disagreement, disagreements
 from posthouse.governance.bundle import FOLDER
 from posthouse.governance.document import Document
 from posthouse.governance.folder import read_folder, write_folder
 from posthouse.governance.freezing import freeze as frozen
 from posthouse.governance.listing import catalogue_of
+from posthouse.governance.semver import with_semver
 
 Directory = Annotated[Path, typer.Option("--dir", metavar="FOLDER", help="Where the frozen files are.")]
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; do what `catalog check` does.")]
@@ -59,6 +62,11 @@ def freeze(
 def check(targets: Targets, folder: Directory = Path(FOLDER), as_json: AsJson = False) -> None:
     """Compare what services declare with the frozen files. Ends with code 1 when they disagree."""
     _report(catalogue_of(load_all(targets)), folder, as_json)
+
+
+def versioned(document: Document, folder: Path) -> Document:
+    """With the versions that are frozen in a folder, if there is one."""
+    return with_semver(document, lock_in(folder)) if (folder / LOCK).is_file() else document
 
 
 def _report(document: Document, folder: Path, as_json: bool) -> None:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from posthouse.cli.catalog.freezing import Directory, versioned
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, one_line, print_json, print_table, say, span
 from posthouse.cli.target import Targets, load_all
+from posthouse.governance.bundle import FOLDER
 from posthouse.governance.document import EventEntry, HandlerEntry, TopicEntry
 from posthouse.governance.listing import catalogue_of
 
 
-def show(targets: Targets, as_json: AsJson = False) -> None:
-    """Show the events, topics and handlers that services declare. Nothing is opened or changed."""
-    document = catalogue_of(load_all(targets))
+EVENTS = ("EVENT", "OWNER", "KEY", "KEPT", "STAYS IN", "VERSION", "WHAT")
+
+
+def show(targets: Targets, folder: Directory = Path(FOLDER), as_json: AsJson = False) -> None:
+    """Show the events, topics and handlers that services declare, with the versions of frozen ones. Nothing is opened or changed."""
+    document = versioned(catalogue_of(load_all(targets)), folder)
     if as_json:
         print_json(document)
         return
     if not document.topics:
         say("no events are declared")
-    _section("Events", ("EVENT", "OWNER", "KEY", "KEPT", "STAYS IN", "WHAT"), [_event(e) for e in document.events])
+    _section("Events", EVENTS, [_event(e) for e in document.events])
     _section("Topics", ("TOPIC", "GUARANTEE", "DEAD LETTERS", "READ BY"), [_topic(t) for t in document.topics])
     _section(
         "Handlers",
@@ -42,6 +48,7 @@ def _event(entry: EventEntry) -> tuple[Cell, ...]:
         entry.key or "",
         entry.retention,
         entry.residency or "",
+        entry.semver,
         "; ".join(filter(None, (_end(entry), one_line(entry.description)))),
     )
 

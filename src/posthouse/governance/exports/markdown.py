@@ -66,7 +66,7 @@ def _event(source: Source, entry: EventEntry) -> Sequence[str]:
     if not source.complete:
         readers = list(topic.consumers) if topic else []
     return (
-        code(entry.subject),
+        f"{code(entry.subject)} {entry.semver}".rstrip(),
         text(_said(entry)),
         text(entry.owner) or "nobody",
         code(entry.key or "") if source.complete else UNKNOWN,

@@ -38,7 +38,7 @@ def called(name: str) -> str:
 
 
 def version_of(entry: EventEntry) -> str:
-    return f"{entry.version}.0.0"
+    return entry.semver or f"{entry.version}.0.0"
 
 
 def page(fields: Fields, *parts: str) -> str:

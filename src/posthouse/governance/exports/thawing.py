@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from posthouse.contracts.lock import Locked
 from posthouse.governance.bundle import Bundle, FrozenSchema
 from posthouse.governance.document import Document, EventEntry, TopicEntry
 from posthouse.governance.exports.source import Source
@@ -12,7 +13,7 @@ CONTENT_TYPES = {"json": "application/json", "avro": "application/avro", "protob
 def thawed(bundle: Bundle) -> Source:
     """Every event whose schema is there and locked, and every topic."""
     events = tuple(
-        _event(frozen, bundle.lock.schemas[path].subject, bundle.topics)
+        _event(frozen, bundle.lock.schemas[path], bundle.topics)
         for path, frozen in sorted(bundle.schemas.items())
         if path in bundle.lock.schemas
     )
@@ -23,7 +24,8 @@ def thawed(bundle: Bundle) -> Source:
     return Source(document=document, complete=False)
 
 
-def _event(frozen: FrozenSchema, subject: str, topics: tuple[TopicEntry, ...]) -> EventEntry:
+def _event(frozen: FrozenSchema, locked: Locked, topics: tuple[TopicEntry, ...]) -> EventEntry:
+    subject = locked.subject
     names = [frozen.service, *([frozen.aggregate] if frozen.aggregate else []), frozen.verb, f"v{frozen.version}"]
     place = "/".join(names)
     namespace = subject.removesuffix(".".join(names)).rstrip(".")
@@ -45,4 +47,5 @@ def _event(frozen: FrozenSchema, subject: str, topics: tuple[TopicEntry, ...]) -
         hash=frozen.schema.hash,
         format=frozen.schema.format,
         schema=frozen.schema.text,
+        semver=locked.semver if locked.hash == frozen.schema.hash else "",
     )

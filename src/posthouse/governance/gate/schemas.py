@@ -12,6 +12,7 @@ from posthouse.governance.bundle import Bundle, FrozenSchema
 from posthouse.governance.evolution import Finding, Mode, Verdict, Weight
 from posthouse.governance.gate.objection import Objection, Severity
 from posthouse.governance.gate.readers import Readers
+from posthouse.governance.semver import numbers, raised, text_of
 
 Compare = Callable[[Schema, Schema, Mode], Verdict]
 """How two schemas of one format are compared; it may raise SchemaError."""
@@ -39,6 +40,9 @@ class SchemaChanges:
         """All that speaks against them."""
         for old, new in self.changed:
             yield from self._changed(old, new, mode, compare)
+        for stem in sorted(self._was.keys() & self._is.keys()):
+            if self._was[stem].schema == self._is[stem].schema:
+                yield from self._not_raised(self._was[stem], self._is[stem])
         for stem in sorted(self._was.keys() - self._is.keys()):
             yield from self._removed(self._was[stem])
         for stem in sorted(self._is.keys() - self._was.keys()):
@@ -58,6 +62,20 @@ class SchemaChanges:
             return
         for finding in verdict.findings:
             yield self._found(old, new, finding)
+        if all(finding.weight is Weight.NOTE for finding in verdict.findings):
+            yield from self._not_raised(old, new)
+
+    def _not_raised(self, old: FrozenSchema, new: FrozenSchema) -> Iterator[Objection]:
+        """Of a change that may pass; of one that may not, or that the lock does not know, it is enough to say that."""
+        was, now = self._before.lock.schemas.get(old.path), self._after.lock.schemas.get(new.path)
+        if was is None or now is None or now.hash != new.schema.hash:
+            return
+        before, after = numbers(was.semver, old.version), numbers(now.semver, new.version)
+        least = raised(before, schema=old.schema != new.schema, words=old.words != new.words)
+        if after < least or after[0] != new.version:
+            sentence = f"Its version is {text_of(after)} and was {text_of(before)}; with this change it is {text_of(least)}."
+            way_out = f"Set its semver in {LOCK} to {text_of(least)}; `posthouse catalog freeze` does it when the code changes."
+            yield self._about(new, "version-not-raised", sentence, way_out, old)
 
     def _found(self, old: FrozenSchema, new: FrozenSchema, finding: Finding) -> Objection:
         subject = self._subject(new)

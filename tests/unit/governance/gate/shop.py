@@ -76,7 +76,7 @@ def billing(reads: Sequence[str] | None = ("total_cents",), *, consumer: str | N
 
 
 def frozen(*documents: Document) -> Bundle:
-    """Documents frozen one after the other into one folder."""
+    """Documents frozen one after the other into one folder; one service several times says how it became what it is."""
     files: Files = {}
     for document in documents:
         files = {**files, **freeze(document, read_bundle(files), prune=True).files}

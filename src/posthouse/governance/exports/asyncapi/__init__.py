@@ -173,6 +173,7 @@ def _schema(entry: EventEntry) -> object:
 
 def _tags(entry: EventEntry, *, complete: bool) -> list[Part]:
     tags = [_tag("owner", entry.owner)] if entry.owner else []
+    tags += [_tag("version", entry.semver)] if entry.semver else []
     if complete:
         tags.append(_tag("retention", entry.retention))
         tags += [_tag("residency", entry.residency)] if entry.residency else []
