@@ -14,6 +14,7 @@ RANDOM = 0x02
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _LOOKS_LIKE = str.maketrans("ILO", "110")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_CURRENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")  # almost all
 _LATER = re.compile(r"(-[ -~]*)?")
 _UUID = re.compile(r"[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
@@ -68,10 +69,11 @@ class TraceContext(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_traceparent(text: str) -> bool:
     """True when the W3C rules let a reader use this `traceparent`."""
-    if not _TRACEPARENT.match(text) or text[3:35] == _NO_TRACE or text[36:52] == _NO_SPAN:
+    if _CURRENT.fullmatch(text):
+        return True
+    if text[:2] in ("00", "ff") or not _TRACEPARENT.match(text) or text[3:35] == _NO_TRACE or text[36:52] == _NO_SPAN:
         return False
-    version = text[:2]
-    return len(text) == 55 if version == "00" else version != "ff" and _LATER.fullmatch(text, 55) is not None
+    return _LATER.fullmatch(text, 55) is not None
 
 
 def same_trace(one: str | None, other: str | None) -> bool:

@@ -6,6 +6,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -162,7 +163,7 @@ def event_of(wire: Attributes, known: Mapping[str, object], data: bytes) -> Even
     extensions = {name: known[name] for name in known.keys() - NAMES} if not NAMES.issuperset(known) else {}
     if wire.partitionkey is not None and (key is None or wire.partitionkey != f"{tenant}:{key}"):
         extensions["partitionkey"] = wire.partitionkey
-    if wire.sequence is not None and (sequence is None or wire.sequence != sequence_text(sequence)):
+    if wire.sequence is not None and (sequence is None or not isinstance(wire.sequence, str) or len(wire.sequence) != 20):
         extensions["sequence"] = wire.sequence  # as others write it, so that it leaves as it came
     event = Event(
         id=wire.id,
@@ -177,7 +178,7 @@ def event_of(wire: Attributes, known: Mapping[str, object], data: bytes) -> Even
         correlation=wire.correlationid or None,
         causation=wire.causationid or None,
         actor=_actor(wire),
-        producer=_producer(wire),
+        producer=_producer(wire.producerservice, wire.producerinstance, wire.producercommit, wire.producerregion),
         schema=wire.dataschema or None,
         content_type=wire.datacontenttype or None,
         idempotency_key=wire.idempotencykey or None,
@@ -195,13 +196,8 @@ def _actor(wire: Attributes) -> Actor | None:
     return Actor(kind=wire.actorkind or "", id=wire.actorid or "")
 
 
-def _producer(wire: Attributes) -> Producer | None:
-    service, instance, commit, region = (
-        wire.producerservice,
-        wire.producerinstance,
-        wire.producercommit,
-        wire.producerregion,
-    )
+@lru_cache(maxsize=64)  # processes write many events each; few, since a text may be as long as an event
+def _producer(service: str | None, instance: str | None, commit: str | None, region: str | None) -> Producer | None:
     if service is instance is commit is region is None:
         return None
     return Producer(service=service or "", instance=instance or "", commit=commit or "", region=region or "")
@@ -211,20 +207,22 @@ _PLAIN = Metadata()
 
 
 def _metadata(wire: Attributes) -> Metadata:
-    rest = (wire.retentionclass, wire.dataresidency, wire.offlinereplay, wire.aiprovenance, wire.outboxid)
-    if rest == (None, None, None, None, None):
-        return _PLAIN
+    retention, residency, outbox_id = wire.retentionclass, wire.dataresidency, wire.outboxid
+    if wire.offlinereplay is wire.aiprovenance is None:
+        if retention is residency is outbox_id is None:
+            return _PLAIN
+        return Metadata(retention=retention or "hot", residency=residency or None, outbox_id=outbox_id or None)
     provenance = None if wire.aiprovenance is None else guard(wire.aiprovenance.encode())
     if not isinstance(provenance, dict | None):
         raise DecodeError("type", "aiprovenance is not the JSON text of an object")
     if isinstance(wire.offlinereplay, str) and wire.offlinereplay not in ("true", "false"):
         raise DecodeError("type", "offlinereplay is neither true nor false")
     return Metadata(
-        retention=wire.retentionclass or "hot",
-        residency=wire.dataresidency or None,
+        retention=retention or "hot",
+        residency=residency or None,
         offline_replay=wire.offlinereplay in (True, "true"),
         ai_provenance=provenance,
-        outbox_id=wire.outboxid or None,
+        outbox_id=outbox_id or None,
     )
 
 
