@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from urllib.parse import quote
 
 import pytest
 
+from posthouse.governance.envelopes import envelope_files
 from posthouse.governance.registry.ledgers import open_ledger
 from tests.integration.registry.client import (
     ORDER,
@@ -457,6 +459,14 @@ async def test_the_registry_says_what_it_is(quick: Client) -> None:
     said = await quick.get("/v1/metadata/version")
     assert isinstance(said, dict)
     assert said["version"]
+
+
+async def test_the_schemas_of_envelopes_are_served_as_they_are_frozen(quick: Client) -> None:
+    assert "cloudevents.v1.json" in await quick.get("/envelopes")
+    assert await quick.get("/envelopes/cloudevents.v1.json") == json.loads(
+        envelope_files({"structured"})["envelopes/cloudevents.v1.json"]
+    )
+    assert await quick.refused("GET", "/envelopes/cloudevents.v99.json") == (404, 40403)
 
 
 async def test_the_latest_version_is_found_by_metadata_that_no_schema_has(quick: Client) -> None:

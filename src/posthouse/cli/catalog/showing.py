@@ -13,7 +13,6 @@ from posthouse.governance.bundle import FOLDER
 from posthouse.governance.document import EventEntry, HandlerEntry, TopicEntry
 from posthouse.governance.listing import catalogue_of
 
-
 EVENTS = ("EVENT", "OWNER", "KEY", "KEPT", "STAYS IN", "VERSION", "WHAT")
 
 

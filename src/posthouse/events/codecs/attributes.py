@@ -163,7 +163,9 @@ def event_of(wire: Attributes, known: Mapping[str, object], data: bytes) -> Even
     extensions = {name: known[name] for name in known.keys() - NAMES} if not NAMES.issuperset(known) else {}
     if wire.partitionkey is not None and (key is None or wire.partitionkey != f"{tenant}:{key}"):
         extensions["partitionkey"] = wire.partitionkey
-    if wire.sequence is not None and (sequence is None or not isinstance(wire.sequence, str) or len(wire.sequence) != 20):
+    if wire.sequence is not None and (
+        sequence is None or not isinstance(wire.sequence, str) or len(wire.sequence) != 20
+    ):
         extensions["sequence"] = wire.sequence  # as others write it, so that it leaves as it came
     event = Event(
         id=wire.id,

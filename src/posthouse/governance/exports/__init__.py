@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.governance.exports.around import envelopes
 from posthouse.governance.exports.asyncapi import asyncapi
 from posthouse.governance.exports.eventcatalog import eventcatalog
 from posthouse.governance.exports.markdown import markdown
@@ -17,6 +18,7 @@ __all__ = ["FORMATS", "Files", "Source", "export", "thawed"]
 
 FORMATS: Mapping[str, Callable[[Source], Files]] = {
     "asyncapi": asyncapi,
+    "envelopes": envelopes,
     "eventcatalog": eventcatalog,
     "markdown": markdown,
     "terraform": terraform,

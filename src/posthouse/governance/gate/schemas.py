@@ -73,7 +73,9 @@ class SchemaChanges:
         before, after = numbers(was.semver, old.version), numbers(now.semver, new.version)
         least = raised(before, schema=old.schema != new.schema, words=old.words != new.words)
         if after < least or after[0] != new.version:
-            sentence = f"Its version is {text_of(after)} and was {text_of(before)}; with this change it is {text_of(least)}."
+            sentence = (
+                f"Its version is {text_of(after)} and was {text_of(before)}; with this change it is {text_of(least)}."
+            )
             way_out = f"Set its semver in {LOCK} to {text_of(least)}; `posthouse catalog freeze` does it when the code changes."
             yield self._about(new, "version-not-raised", sentence, way_out, old)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import TypeVar
 
 import msgspec
 
+from posthouse.errors import ConfigurationError
+from posthouse.events import CODECS
 from posthouse.events.limits import UNREADABLE
+from posthouse.governance.envelopes import envelope_files
 from posthouse.governance.registry import refusal
 from posthouse.governance.registry.books import GLOBAL, Reference, Stored, Version
 from posthouse.governance.registry.registry import LARGEST, MODES, Registry, SchemaRequest, check_subject
@@ -96,6 +100,18 @@ async def server_id(registry: Registry, asked: Asked) -> object:
 
 async def server_version(registry: Registry, asked: Asked) -> object:
     return {"version": version("posthouse"), "commitId": ""}
+
+
+async def envelopes(registry: Registry, asked: Asked) -> object:
+    """Beside Confluent's API: what is around every payload, of all codecs that are installed where the registry runs."""
+    return sorted(_envelopes())
+
+
+async def envelope(registry: Registry, asked: Asked) -> object:
+    try:
+        return _envelopes()[asked.path["name"]].decode()
+    except KeyError:
+        raise refusal.schema_not_found() from None
 
 
 async def latest_with_metadata(registry: Registry, asked: Asked) -> object:
@@ -256,6 +272,8 @@ QUESTIONS = (
     Question("GET", "/contexts", Role.READ, contexts),
     Question("GET", "/v1/metadata/id", Role.READ, server_id),
     Question("GET", "/v1/metadata/version", Role.READ, server_version),
+    Question("GET", "/envelopes", Role.READ, envelopes),
+    Question("GET", "/envelopes/{name}", Role.READ, envelope),
     Question("GET", "/subjects/{subject}/metadata", Role.READ, latest_with_metadata),
     Question("GET", "/schemas", Role.READ, schemas),
     Question("GET", "/schemas/ids/{id}", Role.READ, schema_by_id),
@@ -286,6 +304,15 @@ QUESTIONS = (
     Question("PUT", "/mode/{subject}", Role.ADMIN, set_mode),
     Question("DELETE", "/mode/{subject}", Role.ADMIN, unset_mode),
 )
+
+
+def _envelopes() -> Mapping[str, bytes]:
+    """By the name of the file that they are frozen in; a codec that cannot be used has none."""
+    found: dict[str, bytes] = {}
+    for name in CODECS:
+        with contextlib.suppress(ConfigurationError):
+            found |= {path.rpartition("/")[2]: text for path, text in envelope_files({name}).items()}
+    return found
 
 
 def _schema_request(asked: Asked) -> SchemaRequest:

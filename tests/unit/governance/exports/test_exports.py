@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from posthouse.errors import ConfigurationError
 from posthouse.governance.bundle import read_bundle
+from posthouse.governance.envelopes import envelopes_of
 from posthouse.governance.exports import FORMATS, Source, export, thawed
 from posthouse.governance.freezing import freeze
 from posthouse.governance.listing import catalogue_of
@@ -35,6 +36,14 @@ def test_files_end_with_a_newline_and_can_be_written(format: str) -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_nothing_declared_is_nothing_said_and_no_error(format: str) -> None:
     assert isinstance(export(Source(document=catalogue_of([])), format), dict)
+
+
+def test_envelopes_are_written_as_they_are_frozen() -> None:
+    files = export(SHOP, "envelopes")
+    assert list(files) == ["envelopes/cloudevents.v1.json", "envelopes/melmastoon.v1.json"]
+    assert {path: text.encode() for path, text in files.items()} == envelopes_of(SHOP.document)
+    with pytest.raises(ConfigurationError, match="holds the schemas of its envelopes already"):
+        export(FROZEN, "envelopes")
 
 
 def test_an_unknown_format_is_refused_with_a_suggestion() -> None:
