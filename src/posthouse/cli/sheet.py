@@ -27,6 +27,10 @@ FLAGS: dict[str, tuple[str, str]] = {
     "native_dlq": ("the broker has dead letters too; ours are used", "dead letters are ours"),
     "delay": ("the broker can hold frames back; timers are ours", "timers are ours"),
     "binary_body": ("a body may be any bytes", "a body is text: other bytes go as base64"),
+    "announces": (
+        "readers see type, tenant and idempotency key in attributes, whatever the envelope",
+        "readers see what the envelope says in headers",
+    ),
     "retains_unacked": (
         "frames are kept until every consumer has read them",
         "frames go when their time is up, read or not: watch the lag",
