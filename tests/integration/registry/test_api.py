@@ -462,7 +462,9 @@ async def test_the_registry_says_what_it_is(quick: Client) -> None:
 
 
 async def test_the_schemas_of_envelopes_are_served_as_they_are_frozen(quick: Client) -> None:
-    assert "cloudevents.v1.json" in await quick.get("/envelopes")
+    listed = await quick.get("/envelopes")
+    assert isinstance(listed, list)
+    assert "cloudevents.v1.json" in listed
     assert await quick.get("/envelopes/cloudevents.v1.json") == json.loads(
         envelope_files({"structured"})["envelopes/cloudevents.v1.json"]
     )
