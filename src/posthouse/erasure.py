@@ -29,7 +29,7 @@ from posthouse.receiving import dead_letter_topic
 from posthouse.service import Service
 from posthouse.store import Action, ActionFilter, HeldFilter, has_process_tables
 from posthouse.store.actions import BEGUN, DONE
-from posthouse.store.sagas import SagaFilter, SagaRow
+from posthouse.store.sagas import SagaFilter, SagaInput, SagaRow, SagaTurn, Said
 from posthouse.tracing.reading import refusal, stored
 from posthouse.trust.secrets.fields import secret_fields
 from posthouse.trust.secrets.keystore import Erasure, Holder
@@ -253,6 +253,9 @@ class Proof:
             for path, box in boxes_in(event):
                 if box.version and box.of == self._subject:
                     self._try(found, token_of(event, path, box))
+        self._look_for_plain(found, event)
+
+    def _look_for_plain(self, found: Found, event: Event[bytes]) -> None:
         known = self._app.opened.event_type(event.type)
         fields = None if known is None else secret_fields(known)
         if fields is not None:
@@ -269,6 +272,13 @@ class Proof:
         for token in tokens_in(text):
             if token.box.of == self._subject:
                 self._try(found, token)
+
+    def _look_at_turn(self, found: Found, turn: SagaTurn) -> None:
+        """What came and went before secrets were switched on lies open here, and most likely in the state as well."""
+        told: tuple[SagaInput | Said, ...] = (turn.input, *turn.published)
+        for one in told:
+            event = Event(id=one.event_id, type=one.type, source="", time="", tenant=self._tenant, data=bytes(one.data))
+            self._look_for_plain(found, event)
 
     async def _outbox(self) -> AsyncIterator[tuple[Mapping[str, str], bytes]]:
         after, table = 0, self._app.store.outbox
@@ -303,6 +313,7 @@ class Proof:
                 self._look_at_text(found, row.state.decode())
                 for turn in await table.history(row.saga, row.tenant, row.id, attempt=row.attempt):
                     self._look_at_text(found, msgspec.json.encode(turn).decode())
+                    self._look_at_turn(found, turn)
                 await self._waiting(found, row)
             after = max(row.number for row in rows)
         return found

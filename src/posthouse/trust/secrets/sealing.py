@@ -38,12 +38,14 @@ NONCE = 12
 
 
 class Token(msgspec.Struct, frozen=True, array_like=True):
-    """A box away from its event, with all that it is bound to."""
+    """A box away from its event, with all that it is bound to. `proof`: that a saga was given it, and nobody made it up of a box
+    that he saw."""
 
     bound: str
     type: str
     path: str
     box: Box
+    proof: str = ""
 
 
 class Erased(msgspec.Struct, frozen=True):
@@ -83,6 +85,19 @@ def subjects_in(event: Event[bytes], fields: Fields) -> set[str]:
     return found
 
 
+def carried_in(event: Event[bytes], fields: Fields) -> set[str]:
+    """The persons whose secrets are passed on in an event, as its texts say."""
+    found: set[str] = set()
+
+    def note(raw: bytes, secret: Secret, path: str, of: str) -> bytes:
+        if (token := _token_of_text(raw)) is not None:
+            found.add(token.box.of)
+        return raw
+
+    _Walk(event, note).into(event.data, fields, "")
+    return found
+
+
 def sealed(
     event: Event[bytes], fields: Fields, key_of: KeyOf, *, conceal: bool = False, edited: bool = False
 ) -> Event[bytes]:
@@ -97,9 +112,9 @@ def sealed(
         if raw[:1] == b'"' and is_withheld(held := msgspec.json.decode(raw, type=str)):
             if conceal or (token := _token_in(held)) is None:
                 return raw if conceal else _gone(of, secret, gap)
-            of = token.box.of
-            if isinstance(key := key_of(of), Erased):
+            if isinstance(key := key_of(token.box.of), Erased) or not _is_proven(key, event.tenant, token):
                 return _gone(of, secret, gap)
+            of = token.box.of
             raw = _plain(key, event.tenant, token)
         elif conceal:
             return _encode(WITHHELD) if secret.text else b"null"
@@ -115,6 +130,18 @@ def sealed(
         return _encode(msgspec.structs.replace(box, box=base64.b64encode(secured).decode()))
 
     return event.with_data(_Walk(event, seal).into(event.data, fields, ""))
+
+
+def refuse_boxes(event: Event[bytes], fields: Fields | None) -> None:
+    """RuleBroken for what is said as a box in a place that is not secret: on its way in it would be opened, and quarantined."""
+    if not holds_boxes(event):
+        return
+    hidden = event if fields is None else event.with_data(_Walk(event, lambda *_: b"null").into(event.data, fields, ""))
+    for path, _ in boxes_in(hidden):
+        raise RuleBroken(
+            "reserved",
+            f"{event.type}: {path!r} looks like an encrypted value, by its member '$secret', and is none: leave it out",
+        )
 
 
 def plain_in(event: Event[bytes], fields: Fields) -> list[tuple[str, str]]:
@@ -164,15 +191,20 @@ def opened(event: Event[bytes], key_of: KeyOf, kinds: Collection[str]) -> Event[
     return event.with_data(replaced(event.data, "", put))
 
 
-def carried(event: Event[bytes]) -> Event[bytes]:
-    """The event as a saga sees it: what is text carries its secret on, and nothing is opened."""
+def carried(event: Event[bytes], key_of: KeyOf) -> Event[bytes]:
+    """The event as a saga sees it: what is text carries its secret on, with a proof that it was carried. FrameRefused as in
+    `opened`."""
     bound = _bound_id(event)
 
     def put(path: str, box: Box) -> bytes:
-        if box.version == 0 or box.gap != "text":
+        if box.version == 0 or box.gap != "text" or isinstance(key := key_of(box.of), Erased):
             return stand_in(box, ERASED)
-        token = base64.b64encode(_encode(Token(bound, event.type, path, box))).decode()
-        return _encode(f"{SEALED}{token}⟩")
+        token = Token(bound, event.type, path, box)
+        _plain(key, event.tenant, token)
+        nonce = os.urandom(NONCE)
+        proof = nonce + key.encrypt(nonce, b"", _carrying(event.tenant, token))
+        token = msgspec.structs.replace(token, proof=base64.b64encode(proof).decode())
+        return _encode(f"{SEALED}{base64.b64encode(_encode(token)).decode()}⟩")
 
     return event.with_data(replaced(event.data, "", put))
 
@@ -217,6 +249,19 @@ def _plain(key: AESGCM, tenant: str, token: Token) -> bytes:
         ) from None
 
 
+def _is_proven(key: AESGCM, tenant: str, token: Token) -> bool:
+    try:
+        proof = base64.b64decode(token.proof, validate=True)
+        key.decrypt(proof[:NONCE], proof[NONCE:], _carrying(tenant, token))
+    except (InvalidTag, ValueError):
+        return False
+    return True
+
+
+def _carrying(tenant: str, token: Token) -> bytes:
+    return _encode(("posthouse.carried.1", tenant, token.bound, token.type, token.path, token.box))
+
+
 def _associated(tenant: str, bound: str, type: str, path: str, box: Box) -> bytes:
     return _encode(("posthouse.secret.1", tenant, box.of, box.kind, box.gap, bound, type, path))
 
@@ -229,6 +274,10 @@ def _bound_id(event: Event[bytes]) -> str:
 
 def _gone(of: str, secret: Secret, gap: Gap) -> bytes:
     return _encode(Box(0, of, secret.kind, gap))
+
+
+def _token_of_text(raw: bytes) -> Token | None:
+    return _token_in(msgspec.json.decode(raw, type=str)) if raw[:1] == b'"' else None
 
 
 def _token_in(text: str) -> Token | None:

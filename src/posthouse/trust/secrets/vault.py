@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from posthouse.contracts import EventType
+from posthouse.contracts.boxes import Box
 from posthouse.errors import FrameRefused
 from posthouse.events import Event
 from posthouse.store import CoreStore, Transaction
@@ -19,11 +20,14 @@ from posthouse.trust.secrets.keystore import Erasure, KeyStore
 from posthouse.trust.secrets.master import Master
 from posthouse.trust.secrets.masters import open_master
 from posthouse.trust.secrets.sealing import (
+    Erased,
     Key,
     boxes_in,
     carried,
+    carried_in,
     holds_boxes,
     opened,
+    refuse_boxes,
     sealed,
     subjects_in,
     withheld,
@@ -71,6 +75,8 @@ class Vault:
     async def encrypt(self, transaction: Transaction, events: Sequence[Event[bytes]]) -> Sequence[Event[bytes]]:
         """Seal what is secret. A person's first fact makes his key. The key store is asked only for keys that are not in memory:
         inside of the transaction, for at most `patience` seconds."""
+        for event in events:
+            refuse_boxes(event, self._fields_of(event.type))
         if not any(self._fields_of(event.type) for event in events):
             return events
         try:
@@ -86,21 +92,20 @@ class Vault:
         try:
             return opened(event, self._key_of(event.tenant, {}), self._kinds)
         except Missing:
-            boxes = [
-                box for _, box in boxes_in(event) if box.version and (box.kind in self._kinds or "*" in self._kinds)
-            ]
-            found = await self.keyring.fetch(event.tenant, {box.of for box in boxes})
-            for box in boxes:
-                if box.of not in found:
-                    raise FrameRefused(
-                        f"unreadable: tenant {event.tenant!r} has no key of {box.of!r}, and he was not erased: it was encrypted with "
-                        "another key store, or for another tenant"
-                    ) from None
+            found = await self._keys_of(
+                event, lambda box: bool(box.version) and (box.kind in self._kinds or "*" in self._kinds)
+            )
             return opened(event, self._key_of(event.tenant, found), self._kinds)
 
     async def carry(self, event: Event[bytes]) -> Event[bytes]:
-        """`decrypt`, for sagas: what they keep and pass on stays encrypted."""
-        return carried(event) if holds_boxes(event) else event
+        """`decrypt`, for sagas: what they keep and pass on stays encrypted. The key proves that it came this way."""
+        if not holds_boxes(event):
+            return event
+        try:
+            return carried(event, self._key_of(event.tenant, {}))
+        except Missing:
+            found = await self._keys_of(event, lambda box: bool(box.version) and box.gap == "text")
+            return carried(event, self._key_of(event.tenant, found))
 
     async def withhold(self, event: Event[bytes]) -> Event[bytes]:
         """`decrypt`, for those who may read nothing."""
@@ -158,13 +163,31 @@ class Vault:
 
         return key_of
 
+    async def _keys_of(self, event: Event[bytes], wanted: Callable[[Box], bool]) -> Mapping[str, Key]:
+        """What opens some boxes of an event."""
+        subjects = {box.of for _, box in boxes_in(event) if wanted(box)}
+        found = await self.keyring.fetch(event.tenant, subjects)
+        for subject in subjects - found.keys():
+            raise FrameRefused(
+                f"unreadable: tenant {event.tenant!r} has no key of {subject!r}, and he was not erased: it was encrypted with "
+                "another key store, or for another tenant"
+            )
+        return found
+
     async def _keys_for(self, events: Sequence[Event[bytes]]) -> Mapping[str, Mapping[str, Key]]:
         """By tenant, all that is needed to seal some events."""
-        wanted: dict[str, set[str]] = {}
+        wanted: dict[str, tuple[set[str], set[str]]] = {}
         for event in events:
             if (fields := self._fields_of(event.type)) is not None:
-                wanted.setdefault(event.tenant, set()).update(subjects_in(event, fields))
-        return {tenant: await self.keyring.fetch(tenant, subjects, make=True) for tenant, subjects in wanted.items()}
+                said, passed_on = wanted.setdefault(event.tenant, (set(), set()))
+                said |= subjects_in(event, fields)
+                passed_on |= carried_in(event, fields)
+        found: dict[str, Mapping[str, Key]] = {}
+        for tenant, (said, passed_on) in wanted.items():
+            theirs = await self.keyring.fetch(tenant, passed_on - said) if passed_on - said else {}
+            nobody = dict.fromkeys(passed_on, Erased(0.0))  # whoever has no key has nothing that could be passed on
+            found[tenant] = {**nobody, **theirs, **await self.keyring.fetch(tenant, said, make=True)}
+        return found
 
 
 async def reapply(keys: KeyStore, known: Sequence[Erasure]) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from posthouse import App, Event, RuleBroken, Tx
+from posthouse import App, Event, RuleBroken, Saga, Turn, Tx, starts
 from posthouse.contracts.boxes import ERASED
 from posthouse.erasure import erase, prove, reapply_all
 from posthouse.errors import ConfigurationError
@@ -18,7 +18,7 @@ from posthouse.store import HeldFilter
 from posthouse.trust.secrets import keyring
 from posthouse.trust.secrets.keystore import Erasure, Holder
 from posthouse.watch.status import drained
-from tests.kit.guests import Hotel
+from tests.kit.guests import GuestRegistered, Hotel
 from tests.kit.waiting import eventually
 
 
@@ -245,3 +245,29 @@ async def test_an_erased_key_is_not_in_the_file_any_more(tmp_path: Path) -> None
     await store.erase(Erasure(tenant="t1", subject="g1", why="asked", by="dpo", at=1.0))
     assert wrapped not in _read(tmp_path, "keys.db")
     await hotel.app.aclose()
+
+
+async def test_what_a_saga_kept_before_it_was_encrypted_is_told(tmp_path: Path) -> None:
+    hotel = Hotel(tmp_path)
+
+    @hotel.service.saga("stay", correlate="guest_id")
+    class Stay(Saga):
+        guest_id: str
+        name: str = ""
+
+        @starts(GuestRegistered)
+        def begin(self, event: Event[GuestRegistered], turn: Turn) -> None:
+            self.name = event.data.name
+
+    before = App(hotel.service, store=f"sqlite:///{tmp_path}/hotel.db", broker=f"embedded:///{tmp_path}/log.db")
+    async with before.running():
+        await hotel.register("g1", "Ada")
+        await hotel.register("g2", "Bob")
+        await eventually(lambda: len(hotel.heard) == 2)
+        await drained(hotel.service)
+    app = App(hotel.service, store=before.store, broker=f"embedded:///{tmp_path}/new.db", secrets=hotel.secrets)
+    async with app.running():
+        done = await erase(hotel.service, "t1", "g1", why="asked")
+    (sagas,) = [found for found in done.places if found.place == "sagas"]
+    assert (sagas.boxes, sagas.plain) == (0, 2)
+    assert not done.proven

@@ -148,7 +148,7 @@ def test_a_placeholder_that_is_said_again_stays_one(stayed: tuple[Keys, Event[by
 
 def test_a_saga_carries_secrets_on_that_it_cannot_read(stayed: tuple[Keys, Event[bytes]]) -> None:
     keys, event = stayed
-    held: Stay = event_type_of(Stay).payload.decode(carried(event).data)
+    held: Stay = event_type_of(Stay).payload.decode(carried(event, keys).data)
     assert held.name.startswith(SEALED)
     said_on = sealed_by(keys, event_of(held, id="e2"), Stay)
     assert b"Ada" not in said_on.data
@@ -160,12 +160,28 @@ def test_a_saga_carries_secrets_on_that_it_cannot_read(stayed: tuple[Keys, Event
 
 def test_a_saga_cannot_make_a_secret_up(stayed: tuple[Keys, Event[bytes]]) -> None:
     keys, event = stayed
-    held: Stay = event_type_of(Stay).payload.decode(carried(event).data)
+    held: Stay = event_type_of(Stay).payload.decode(carried(event, keys).data)
     document = msgspec.json.decode(base64.b64decode(held.name[len(SEALED) : -1]))
     document[0] = "e5"
     forged = f"{SEALED}{base64.b64encode(msgspec.json.encode(document)).decode()}⟩"
+    said = sealed_by(keys, event_of(msgspec.structs.replace(held, name=forged), id="e9"), Stay)
+    assert event_type_of(Stay).payload.decode(opened(said, keys, "*").data).name == ERASED
+
+
+def test_whoever_types_a_ciphertext_that_he_saw_is_not_told_what_it_says(stayed: tuple[Keys, Event[bytes]]) -> None:
+    keys, event = stayed
+    box = msgspec.json.decode(event.data)["name"]
+    for proof in ([], [base64.b64encode(b"p" * 28).decode()], ["p"]):
+        token = base64.b64encode(msgspec.json.encode([event.id, event.type, "name", box, *proof])).decode()
+        typed = Stay(guest_id="g2", name=f"{SEALED}{token}⟩", address=STAY.address)
+        said = sealed_by(keys, event_of(typed, id="e9"), Stay)
+        assert event_type_of(Stay).payload.decode(opened(said, keys, "*").data).name == ERASED
+
+
+def test_a_saga_is_not_given_what_was_moved(stayed: tuple[Keys, Event[bytes]]) -> None:
+    keys, event = stayed
     with pytest.raises(FrameRefused, match="unreadable"):
-        sealed_by(keys, event_of(msgspec.structs.replace(held, name=forged), id="e9"), Stay)
+        carried(msgspec.structs.replace(event, id="e2"), keys)
 
 
 def swapped(event: Event[bytes], change: Callable[[dict[str, Any]], None]) -> Event[bytes]:

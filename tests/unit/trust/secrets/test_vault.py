@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 import pytest
 
-from posthouse import App, RuleBroken, Seam
+from posthouse import App, Payload, Personal, RuleBroken, Seam
 from posthouse.errors import ConfigurationError, SecretsUnavailable
 from posthouse.events import decode_any
 from posthouse.receiving.editing import check_edit, with_fields
@@ -143,3 +145,43 @@ def test_what_names_nothing_is_told(options: dict[str, str], words: str) -> None
     with pytest.raises(ConfigurationError) as told:
         Secrets(**options)  # type: ignore[arg-type]  # what it refuses
     assert words in str(told.value)
+
+
+class NoteTaken(Payload):
+    guest_id: str
+    free: dict[str, dict[str, str | int]]
+
+
+@pytest.mark.parametrize("like", [{"$secret": 0, "of": "g1"}, {"$secret": 1, "of": "g1", "box": "AAAA"}])
+async def test_what_only_looks_encrypted_is_refused_before_the_commit(
+    tmp_path: Path, like: dict[str, str | int]
+) -> None:
+    hotel = Hotel(tmp_path)
+    hotel.service.event("note.taken.v1", key="guest_id")(NoteTaken)
+    async with hotel.app.running():
+        with pytest.raises(RuleBroken, match=r"'free\.a' looks like an encrypted value"):
+            async with hotel.service.transaction("t1") as tx:
+                tx.publish(NoteTaken(guest_id="g1", free={"a": like}))
+
+
+class MailRequested(Payload):
+    to: str
+    words: Annotated[str, Personal("contact")]
+
+
+async def test_a_saga_says_somebodys_secret_in_a_fact_about_somebody_else(tmp_path: Path) -> None:
+    hotel = Hotel(tmp_path)
+    hotel.service.event("mail.requested.v1", key="to", about="to")(MailRequested)
+    async with hotel.app.running():
+        vault = hotel.app.opened.vault
+        assert vault is not None
+        await hotel.register("g1", "Ada")
+        (row,) = [row for row in await hotel.app.store.outbox.kept(0, 10) if row.tenant == "t1"]
+        held = msgspec.json.decode((await vault.carry(decode_any(row.headers, row.body))).data)
+        vault.keyring.forget()
+        async with hotel.service.transaction("t1") as tx:
+            tx.publish(MailRequested(to="g2", words=held["name"]))
+        row = (await hotel.app.store.outbox.kept(0, 10))[-1]
+        said = decode_any(row.headers, row.body)
+        assert msgspec.json.decode(said.data)["words"]["of"] == "g1"
+        assert msgspec.json.decode((await vault.decrypt(said)).data)["words"] == "Ada"
