@@ -6,6 +6,7 @@ import contextlib
 import re
 import signal
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from posthouse.console.access.guard import KEY
+from tests.kit.servers.tls import Authority
 from tests.kit.shell import Shell
 from tests.kit.waiting import until
 
@@ -46,7 +48,7 @@ class Desk(Shell):
             yield client
 
     def places(self) -> list[str]:
-        return re.findall(r"console is at (http://\S+)", self.log())
+        return re.findall(r"console is at (https?://\S+)", self.log())
 
     def listing(self) -> list[str]:
         return sorted(
@@ -94,6 +96,30 @@ def test_an_import_that_fails_says_where_and_hides_nobody_else(desk: Desk, sourc
             assert said in what, (page, what)
         services = client.get("/api/services").json()["data"]["items"]
     assert [one["name"] for one in services] == ["orders"]
+
+
+def test_a_session_by_tls_is_kept_where_only_this_host_by_tls_is_told_of_it(desk: Desk) -> None:
+    """And no other server of this machine is put out of the browser's reach by strict transport."""
+    authority = Authority(desk.folder / "tls")
+    certificate, key = authority.give("server")
+    desk.start(
+        *("shop", "--http", "127.0.0.1:0", "--tls-cert", f"{certificate}", "--tls-key", f"{key}"),
+        verb="console",
+        says=True,
+    )
+    desk.wait_until(lambda: bool(desk.places()), "serving")
+    place = httpx.URL(desk.places()[-1])
+    assert place.scheme == "https"
+    trust = ssl.create_default_context(cafile=authority.certificate)
+    site = {"sec-fetch-site": "same-origin"}
+    base = place.copy_with(raw_path=b"/", fragment="")
+    with httpx.Client(base_url=base, verify=trust, headers=site, timeout=10) as client:
+        answer = client.post("/api/access/token", json={"token": place.fragment.removeprefix("token=")})
+        assert answer.headers["set-cookie"].startswith("__Host-posthouse-session=")
+        assert "; Secure" in answer.headers["set-cookie"]
+        assert "strict-transport-security" not in answer.headers
+        client.headers[KEY] = answer.json()["data"]["key"]
+        assert client.get("/api/services").status_code == 200
 
 
 def test_it_makes_nothing_and_ends_with_code_0(desk: Desk) -> None:

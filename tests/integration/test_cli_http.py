@@ -7,6 +7,7 @@ import asyncio
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from posthouse.watch.asking import WITHIN
 from posthouse.watch.pages import SILENT
 from tests.kit.servers.ports import free_port
 from tests.kit.servers.proxy import Proxy
+from tests.kit.servers.tls import Wardrobe
 from tests.kit.shell import PATIENCE, Shell
 from tests.kit.waiting import eventually, until
 
@@ -74,7 +76,7 @@ class House(Shell):
         return process, self.places()[-1]
 
     def places(self) -> list[str]:
-        return re.findall(r"figures at (http://\S+)/metrics", self.log())
+        return re.findall(r"figures at (https?://\S+)/metrics", self.log())
 
 
 @pytest.fixture
@@ -200,7 +202,26 @@ def test_a_run_that_waits_for_its_broker_is_live_and_says_for_what_it_waits(hous
     assert get(f"{base}/scale?consumer=shop.billing").status_code == 503
     process.terminate()
     assert process.wait(PATIENCE) == 0
+    assert house.log().count(f"{public} speaks plain text beyond this host") == 1
     assert house.log().count(f"whoever reaches {public.removeprefix('http://')} can read it") == 1
+
+
+@pytest.mark.parametrize("verb", ["run", "watch"])
+def test_figures_by_tls_are_for_those_who_show_a_certificate(house: House, verb: str) -> None:
+    house.place("a")
+    clothes = Wardrobe(house.folder / "tls")
+    files = ("--tls-cert", f"{clothes.both}", "--tls-client-ca", f"{clothes.ca}")
+    _, public = house.serve("--http", "0.0.0.0:0", *files, verb=verb)
+    base = public.replace("0.0.0.0", "127.0.0.1")
+    assert base.startswith("https://")
+    context = ssl.create_default_context(cafile=clothes.ca)
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"{base}/metrics", verify=context)
+    context.load_cert_chain(clothes.client, clothes.client_key)
+    assert "posthouse_" in httpx.get(f"{base}/metrics", verify=context, timeout=PATIENCE).text
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"{base.replace('https', 'http')}/metrics")
+    assert not re.search("plain text|whoever reaches", house.log())
 
 
 async def test_a_store_that_is_away_is_0_in_time_and_the_watch_goes_on(house: House, postgres_url: str) -> None:

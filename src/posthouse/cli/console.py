@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
+import ssl
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -13,16 +15,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from posthouse.cli.logs import Level, log_to_stderr
+from posthouse.cli.options import TlsCert, TlsClientCa, TlsKey, tls_files
 from posthouse.cli.output import aim, say
 from posthouse.cli.signals import stopping
 from posthouse.cli.target import Targets, services_of
 from posthouse.errors import ConfigurationError
+from posthouse.local.listeners import listener_context, warn_of_plain
 from posthouse.service import Service
 from posthouse.watch.address import address_of, listening, parsed
 
 if TYPE_CHECKING:
     from posthouse.console.access import Access
     from posthouse.console.estate import Estate
+
+log = logging.getLogger("posthouse.console")
 
 PORT = 8470
 DEFAULT = f"127.0.0.1:{PORT}"
@@ -63,6 +69,9 @@ def console(
     roles: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Who may do what: rules in TOML (docs/console-access.md).")
     ] = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
     log_level: Annotated[Level, typer.Option(help="The least severe line that is logged.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per log line.")] = False,
 ) -> None:
@@ -113,10 +122,11 @@ def console(
     )
     address = parsed(http, usual=PORT)
     access.bound_to(address.host)
+    tls = listener_context(tls_files(tls_cert, tls_key, tls_client_ca))
     aim(*targets)
     estate = estate_of(targets)
     log_to_stderr(log_level, as_json=log_json)
-    asyncio.run(_serve(estate, access, listening(address)))
+    asyncio.run(_serve(estate, access, listening(address), tls))
 
 
 def estate_of(targets: Sequence[str]) -> Estate:
@@ -139,11 +149,15 @@ def estate_of(targets: Sequence[str]) -> Estate:
     return Estate(*services.values(), loading={target: partial(services_of, target) for target in problems})
 
 
-async def _serve(estate: Estate, access: Access, listener: socket.socket) -> None:
+async def _serve(estate: Estate, access: Access, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
     from posthouse.console.application import guarded
     from posthouse.console.serving import serve
 
-    place = f"{access.url.rstrip('/') or f'http://{address_of(listener)}'}/"
+    address = address_of(listener)
+    here = f"{'http' if tls is None else 'https'}://{address}"
+    place = f"{access.url.rstrip('/') or here}/"
+    if tls is None and address.public:
+        warn_of_plain(log, here)
 
     def announce(token: str) -> None:
         say(f"the console is at {place}#token={token}", "green")
@@ -154,7 +168,7 @@ async def _serve(estate: Estate, access: Access, listener: socket.socket) -> Non
         app = guarded(estate, access, announce)
         if access.way != "token":
             say(f"the console is at {place}", "green")
-        await serve(app, listener, stop, ending=app.aclose)
+        await serve(app, listener, stop, ending=app.aclose, tls=tls)
 
 
 async def served(estate: Estate, http: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from posthouse.local.tls import Files
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON value on stdout.")]
 By = Annotated[
@@ -20,3 +23,12 @@ Prefix = Annotated[
         "Default: POSTHOUSE_METRICS_PREFIX.",
     ),
 ]
+TlsCert = Annotated[Path | None, typer.Option(metavar="FILE", help="Speak TLS, with this certificate in PEM.")]
+TlsKey = Annotated[Path | None, typer.Option(metavar="FILE", help="Its key, where that is not in the same file.")]
+TlsClientCa = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Let in those alone who have a certificate of this authority.")
+]
+
+
+def tls_files(cert: Path | None, key: Path | None, client_ca: Path | None) -> Files:
+    return Files(*(None if path is None else str(path) for path in (client_ca, cert, key)))

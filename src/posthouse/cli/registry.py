@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from posthouse.cli.logs import Level, log_to_stderr
-from posthouse.cli.options import AsJson
+from posthouse.cli.options import AsJson, TlsCert, TlsClientCa, TlsKey, tls_files
 from posthouse.cli.output import print_json, print_table, say
 from posthouse.errors import ConfigurationError
 from posthouse.governance.registry import users
@@ -33,8 +33,9 @@ def serve(
     users_file: Annotated[
         Path | None, typer.Option("--users", metavar="FILE", help="Who may ask; needed beyond the loopback.")
     ] = None,
-    certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate for TLS.")] = None,
-    key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key.")] = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
     most_bytes: Annotated[int, typer.Option(min=1_000, help="The largest body of a request.")] = 2 * 1024 * 1024,
     patience: Annotated[float, typer.Option(min=1.0, help="Seconds that one request may take.")] = 30.0,
     log_level: Annotated[Level, typer.Option(help="What is logged to stderr.")] = "info",
@@ -51,8 +52,7 @@ def serve(
         host=host,
         port=port,
         users=users_file,
-        certificate=certificate,
-        key=key,
+        tls=tls_files(tls_cert, tls_key, tls_client_ca),
         most_bytes=most_bytes,
         patience=patience,
     )

@@ -8,6 +8,7 @@ import enum
 import logging
 import os
 import socket
+import ssl
 from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from typing import Annotated, Literal, NamedTuple
@@ -16,11 +17,12 @@ import typer
 
 from posthouse.app import App, apps_of
 from posthouse.cli.logs import Level, log_to_stderr
-from posthouse.cli.options import Prefix
+from posthouse.cli.options import Prefix, TlsCert, TlsClientCa, TlsKey, tls_files
 from posthouse.cli.signals import stopping
 from posthouse.cli.target import Targets, load_all
 from posthouse.cli.watchdog import Watchdog, end_process
 from posthouse.errors import ConfigurationError
+from posthouse.local.listeners import OPTIONS, listener_context
 from posthouse.redaction import redacted
 from posthouse.runtime import PARTS, Part
 from posthouse.starting import prepared
@@ -101,6 +103,9 @@ def run(
         ),
     ] = None,
     prefix: Prefix = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
     log_level: Annotated[Level, typer.Option(help="The least severe line that is logged.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per log line.")] = False,
 ) -> None:
@@ -115,7 +120,11 @@ def run(
             raise ConfigurationError(f"{option} takes seconds above 0, not {seconds:g}")
     if http is None and prefix is not None:
         raise ConfigurationError(f"--prefix is for the names of figures, and none are served: add --http {DEFAULT}")
-    address, prefix = None if http is None else parsed(http), prefix_of(prefix)
+    files = tls_files(tls_cert, tls_key, tls_client_ca)
+    if http is None and any(files):
+        given = next(name for name, path in zip(OPTIONS, files, strict=True) if path is not None)
+        raise ConfigurationError(f"{given} is for what --http serves, and nothing is served: add --http {DEFAULT}")
+    address, prefix, tls = None if http is None else parsed(http), prefix_of(prefix), listener_context(files)
     services = load_all(targets)
     log_to_stderr(log_level, as_json=log_json)
     apps = apps_of(services)
@@ -124,7 +133,7 @@ def run(
             app.settings = dataclasses.replace(app.settings, saga_misfits=saga_misfits)
     limit = longest_deadline(apps) + GRACE if stall_exit is None else stall_exit
     listener = None if address is None else listening(address)
-    plan = Plan([part for part in PARTS if not only or part in only], relay, wait, listener, prefix)
+    plan = Plan([part for part in PARTS if not only or part in only], relay, wait, listener, prefix, tls)
     asyncio.run(_serve(apps, plan, limit, stop_within))
 
 
@@ -136,6 +145,7 @@ class Plan(NamedTuple):
     wait: bool
     listener: socket.socket | None
     prefix: str
+    tls: ssl.SSLContext | None
 
 
 async def _serve(apps: Sequence[App], plan: Plan, limit: float, budget: float) -> None:
@@ -170,7 +180,7 @@ async def _work(apps: Sequence[App], plan: Plan, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as around:
             if plan.listener is not None:
                 await around.enter_async_context(
-                    serving(plan.listener, apps, runs=True, waits=waits, prefix=plan.prefix)
+                    serving(plan.listener, apps, runs=True, waits=waits, prefix=plan.prefix, tls=plan.tls)
                 )
             await _run(apps, plan, stop, begun)
     finally:

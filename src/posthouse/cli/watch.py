@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -12,9 +13,10 @@ import typer
 
 from posthouse.app import App, apps_of
 from posthouse.cli.logs import Level, log_to_stderr
-from posthouse.cli.options import Prefix
+from posthouse.cli.options import Prefix, TlsCert, TlsClientCa, TlsKey, tls_files
 from posthouse.cli.signals import stopping
 from posthouse.cli.target import Targets, load_all
+from posthouse.local.listeners import listener_context
 from posthouse.outage import AWAY
 from posthouse.watch.address import DEFAULT, listening, parsed
 from posthouse.watch.serving import prefix_of, serving
@@ -29,6 +31,9 @@ def watch(
         str, typer.Option(metavar="HOST:PORT", help="Where to serve them; port 0 takes any that is free.")
     ] = DEFAULT,
     prefix: Prefix = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
     log_level: Annotated[Level, typer.Option(help="The least severe line that is logged.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per log line.")] = False,
 ) -> None:
@@ -39,18 +44,19 @@ def watch(
     worker, makes nothing, and ends with code 0 at SIGTERM or Ctrl-C.
     """
     address, prefix = parsed(http), prefix_of(prefix)
+    tls = listener_context(tls_files(tls_cert, tls_key, tls_client_ca))
     services = load_all(targets)
     log_to_stderr(log_level, as_json=log_json)
-    asyncio.run(_watch(apps_of(services), listening(address), prefix))
+    asyncio.run(_watch(apps_of(services), listening(address), prefix, tls))
 
 
-async def _watch(apps: Sequence[App], listener: socket.socket, prefix: str) -> None:
+async def _watch(apps: Sequence[App], listener: socket.socket, prefix: str, tls: ssl.SSLContext | None) -> None:
     stop = asyncio.Event()
     with stopping(stop, within=ENDS_WITHIN):
         stopped = asyncio.create_task(stop.wait())
         looking = asyncio.create_task(_look(apps))
         try:
-            async with serving(listener, apps, runs=False, prefix=prefix):
+            async with serving(listener, apps, runs=False, prefix=prefix, tls=tls):
                 await asyncio.wait([looking, stopped], return_when=asyncio.FIRST_COMPLETED)
                 if looking.done():
                     looking.result()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 
 import uvicorn
@@ -43,6 +44,7 @@ async def serve(
     stop: asyncio.Event,
     *,
     ending: Callable[[], Awaitable[None]] | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Serve until `stop` is set; then `ending` ends answers that would last."""
     config = uvicorn.Config(
@@ -58,6 +60,8 @@ async def serve(
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=GRACE,
     )
+    config.load()
+    config.ssl = tls
     server = _Server(config, ending)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     stopped = asyncio.create_task(stop.wait())

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import math
 import socket
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from http import HTTPStatus
@@ -83,8 +84,16 @@ class Server:
     """Serves `answers` on a socket that listens, from `serving` until the block ends. `answers` is called on the loop of the
     server's thread, and what it raises is an answer with code 500 and a line in the log."""
 
-    def __init__(self, listener: socket.socket, answers: Answers, *, send_within: float = SEND_WITHIN) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        answers: Answers,
+        *,
+        send_within: float = SEND_WITHIN,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.address = address_of(listener)
+        self._tls = tls
         self._listener = listener
         self._answers = answers
         self._send_within = send_within
@@ -123,7 +132,13 @@ class Server:
 
     async def _serve(self) -> None:
         self._loop.set_exception_handler(self._failed)
-        server = await asyncio.start_server(self._connected, sock=self._listener, limit=LARGEST_HEAD)
+        server = await asyncio.start_server(
+            self._connected,
+            sock=self._listener,
+            limit=LARGEST_HEAD,
+            ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else self._send_within,
+        )
         try:
             await self._stop.wait()
         finally:

@@ -7,10 +7,12 @@ import contextlib
 import logging
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from posthouse.app import App
 from posthouse.health import Health
+from posthouse.local.listeners import warn_of_plain
 from posthouse.watch.asking import Asked
 from posthouse.watch.beat import Beat
 from posthouse.watch.http import Server
@@ -34,6 +36,7 @@ async def serving(
     runs: bool,
     waits: Callable[[], str] = str,
     prefix: str | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[None]:
     """Serve while the block lasts, from a thread beside the loop of the Apps. `runs`: they run here, so that there are figures of
     this process, and a health. `waits` says why no work may come yet, and nothing when it may."""
@@ -51,10 +54,14 @@ async def serving(
         scaling=Scaling(apps),
         prefix=prefix_of(prefix),
     )
-    server = Server(listener, pages.answer)
-    log.info("figures at http://%s/metrics, beside /healthz, /readyz and /scale", server.address)
+    server = Server(listener, pages.answer, tls=tls)
+    place = f"{'http' if tls is None else 'https'}://{server.address}"
+    log.info("figures at %s/metrics, beside /healthz, /readyz and /scale", place)
     if server.address.public:
-        log.warning(OPEN, server.address)
+        if tls is None:
+            warn_of_plain(log, place)
+        if tls is None or tls.verify_mode is not ssl.CERT_REQUIRED:
+            log.warning(OPEN, server.address)
     try:
         with beat.beating(), server.serving():
             yield

@@ -21,6 +21,7 @@ from posthouse.governance.registry.app import registry_app
 from posthouse.governance.registry.ledgers import open_ledger
 from posthouse.governance.registry.serving import Listening, check_listening, is_loopback
 from posthouse.governance.registry.users import Role, owner_of, read_users
+from posthouse.local.tls import Files
 from tests.integration.registry.client import ORDER, schema_body
 from tests.integration.registry.process import registry_process
 
@@ -59,7 +60,7 @@ def test_with_users_it_may_listen_anywhere(tmp_path: Path, caplog: pytest.LogCap
     users = tmp_path / "users"
     users.touch()
     check_listening(Listening(host="0.0.0.0", users=users, most_bytes=1, patience=1.0))
-    assert "unencrypted" in caplog.text
+    assert "plain text" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,8 @@ def test_the_loopback_is_known(host: str, alone: bool) -> None:
 
 
 def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
-    listening = Listening(host="0.0.0.0", certificate=tmp_path / "missing.pem", most_bytes=1, patience=1.0)
+    missing = Files(ca=str(tmp_path / "gone.pem"), cert=str(tmp_path / "missing.pem"))
+    listening = Listening(host="0.0.0.0", tls=missing, most_bytes=1, patience=1.0)
     with pytest.raises(ConfigurationError) as refused:
         check_listening(listening)
     assert len(refused.value.problems) == 3
@@ -113,7 +115,7 @@ def test_tls_is_spoken_with_a_certificate(tmp_path: Path) -> None:
         subprocess.run([*request, *names], check=True, capture_output=True, timeout=60)
     except FileNotFoundError:
         pytest.skip("openssl is not installed: TLS of the registry was NOT checked")
-    with registry_process("sqlite://", "--certificate", str(certificate), "--key", str(key)) as url:
+    with registry_process("sqlite://", "--tls-cert", str(certificate), "--tls-key", str(key)) as url:
         assert url.startswith("https://")
         trust = ssl.create_default_context(cafile=certificate)
         assert httpx.get(f"{url}/subjects", verify=trust).json() == []

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
 
+from posthouse.local.listeners import listener_context
+from posthouse.local.tls import Files
 from posthouse.watch.address import Address, listening
 from posthouse.watch.http import LARGEST_HEAD, PLACES, Answer, Request, Server, said
+from tests.kit.servers.tls import Authority
 
 
 async def echo(request: Request) -> Answer:
@@ -198,3 +203,15 @@ def test_the_port_is_free_when_the_block_ends() -> None:
     assert time.monotonic() - began < 2
     assert threading.active_count() == threads - 1
     listening(server.address).close()
+
+
+def test_whoever_shakes_no_hands_is_left_in_time(tmp_path: Path) -> None:
+    """And holds nobody up meanwhile."""
+    authority = Authority(tmp_path)
+    certificate, key = authority.give("server")
+    tls = listener_context(Files(cert=str(certificate), key=str(key)))
+    server = Server(listening(Address("127.0.0.1", 0)), echo, send_within=1.0, tls=tls)
+    with server.serving(), socket.create_connection(server.address, timeout=10) as silent:
+        trust = ssl.create_default_context(cafile=authority.certificate)
+        assert httpx.get(f"https://{server.address}/a", verify=trust).text.startswith("/a")
+        assert silent.recv(1) == b""

@@ -13,6 +13,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from posthouse.console.access.access import is_loopback
 from posthouse.console.asking import Refusal
 
 SAFE = frozenset(("GET", "HEAD"))
@@ -48,6 +49,12 @@ def check_host(headers: Headers, names: frozenset[str] | None) -> str:
             "Start it with --url or --host-name and that name, or use the address that it printed.",
         )
     return host
+
+
+def is_here(headers: Headers) -> bool:
+    """Whether the browser calls this its own host. It keeps strict transport by name, whatever the port: other servers there, which
+    have nothing to do with this one, would be out of its reach for a year."""
+    return is_loopback(_without_port(headers.get("host", "").lower()))
 
 
 def check_site(method: str, headers: Headers, host: str, url: str) -> None:
@@ -103,8 +110,8 @@ def replaying(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-def hardened(send: Send, is_api: bool, is_secure: bool) -> Send:
-    """Every answer says what a browser must not allow."""
+def hardened(send: Send, is_api: bool, is_strict: bool) -> Send:
+    """Every answer says what a browser must not allow; where `is_strict` also plain text, from now on."""
 
     async def saying(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -113,7 +120,7 @@ def hardened(send: Send, is_api: bool, is_secure: bool) -> Send:
                 headers[name] = value
             if is_api:
                 headers["cache-control"] = "no-store"
-            if is_secure:
+            if is_strict:
                 headers["strict-transport-security"] = "max-age=31536000"
         await send(message)
 

@@ -27,6 +27,7 @@ from posthouse.console.access.door import (
     check_site,
     cookies,
     hardened,
+    is_here,
     path_of,
     read_body,
     refuse,
@@ -153,8 +154,8 @@ class Guard:
         path = path_of(scope)
         is_api = path == "/api" or path.startswith("/api/")
         is_secure = scope.get("scheme") == "https" or self._access.url.startswith("https:")
-        send = hardened(send, is_api or path == CALLBACK, is_secure)
         headers = Headers(scope=scope)
+        send = hardened(send, is_api or path == CALLBACK, is_secure and not is_here(headers))
         try:
             ask = _Ask(scope, headers, check_host(headers, self._access.names), path, is_secure)
             await self._pass(ask, is_api, receive, send)

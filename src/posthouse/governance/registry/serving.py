@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import signal
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from posthouse.governance.registry.door import OpenDoor, UsersDoor
 from posthouse.governance.registry.ledgers import open_ledger
 from posthouse.governance.registry.workers import WorkerJudge
 from posthouse.local.connections import patient_protocol
+from posthouse.local.listeners import listener_context, warn_of_plain
+from posthouse.local.tls import Files
 
 log = logging.getLogger("posthouse.governance.registry")
 
@@ -28,20 +31,19 @@ MOST_CONNECTIONS = 500
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a registry listens. `users` is the file of those who may ask; `certificate` and `key` are files for TLS."""
+    """Where a registry listens. `users` is the file of those who may ask; `tls` are the files of a listener that speaks it."""
 
     host: str = "127.0.0.1"
     port: int = 8081
     users: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
+    tls: Files = Files()
     most_bytes: int
     patience: float
 
     @property
     def scheme(self) -> str:
         """Of its URLs."""
-        return "https" if self.certificate else "http"
+        return "https" if self.tls.cert else "http"
 
 
 async def serve(url: str, listening: Listening, say: Callable[[str], None]) -> None:
@@ -49,7 +51,7 @@ async def serve(url: str, listening: Listening, say: Callable[[str], None]) -> N
 
     Raises ConfigurationError with everything that is wrong, and StoreErrors of the ledger.
     """
-    check_listening(listening)
+    tls = check_listening(listening)
     ledger = open_ledger(url)
     door = UsersDoor(listening.users) if listening.users else OpenDoor()
     judge = WorkerJudge(patience=listening.patience / 2)
@@ -75,9 +77,9 @@ async def serve(url: str, listening: Listening, say: Callable[[str], None]) -> N
             lifespan="on",
             limit_concurrency=MOST_CONNECTIONS,
             timeout_graceful_shutdown=5,
-            ssl_certfile=listening.certificate,
-            ssl_keyfile=listening.key,
         )
+        config.load()
+        config.ssl = tls
         try:
             server = _Server(config, lambda: say(_address(listening, listener)), judge.aclose)
             await server.serve(sockets=[listener])
@@ -86,25 +88,27 @@ async def serve(url: str, listening: Listening, say: Callable[[str], None]) -> N
             await ledger.aclose()
 
 
-def check_listening(listening: Listening) -> None:
-    """Raises ConfigurationError where the registry would be open to strangers, or TLS is only half set up."""
+def check_listening(listening: Listening) -> ssl.SSLContext | None:
+    """TLS as it is to be spoken. Raises ConfigurationError where the registry would be open to strangers, or TLS is only half set
+    up."""
     problems: list[str] = []
     if listening.users is None and not is_loopback(listening.host):
         problems.append(
             f"on {listening.host} everybody who reaches this machine could change schemas: name the users with --users FILE "
             "(`posthouse registry user add` makes one), or listen on 127.0.0.1"
         )
-    if (listening.certificate is None) != (listening.key is None):
-        problems.append("TLS needs both --certificate and --key")
-    problems += [
-        f"there is no file {path}"
-        for path in (listening.users, listening.certificate, listening.key)
-        if path is not None and not path.is_file()
-    ]
+    if listening.users is not None and not listening.users.is_file():
+        problems.append(f"there is no file {listening.users}")
+    tls = None
+    try:
+        tls = listener_context(listening.tls)
+    except ConfigurationError as error:
+        problems += error.problems
     if problems:
         raise ConfigurationError(*problems)
-    if listening.certificate is None and not is_loopback(listening.host):
-        log.warning("passwords and tokens travel unencrypted: use --certificate and --key, or a proxy that does TLS")
+    if tls is None and not is_loopback(listening.host):
+        warn_of_plain(log, f"http://{listening.host}:{listening.port}")
+    return tls
 
 
 def is_loopback(host: str) -> bool:
