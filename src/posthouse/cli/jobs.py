@@ -154,6 +154,8 @@ def run(targets: Targets) -> None:
         estate, stop = _estate(services), asyncio.Event()
         runner, seen = Runner(estate, look=LOOK), dict[str, None]()
         try:
+            for one in apps_of(services):
+                await one.opened.look()  # no store is made by looking for jobs
             with stopping(stop, within=ENDS_WITHIN):
                 while (left := [j for j in await _every(services) if j.state == "running"]) and not stop.is_set():
                     seen |= dict.fromkeys(job.id for job in left)
