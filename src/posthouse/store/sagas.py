@@ -29,6 +29,10 @@ Rest = Literal["completed", "compensated", "cancelled", "partial"]
 
 ENDED: frozenset[SagaStatus] = frozenset(("completed", "compensated", "cancelled"))
 NOT_OVER: tuple[SagaStatus, ...] = tuple(status for status in get_args(SagaStatus) if status not in ENDED)
+
+SHAPED = 5_000
+"""So many of the oldest, and as many of the newest, are looked at for shapes: what an old release began, and what runs now."""
+
 FOR_AN_OPERATOR: tuple[SagaStatus, ...] = ("compensation_failed", "partial")
 """Rest until a person decides."""
 
@@ -442,9 +446,10 @@ class SagaTable(Protocol):
         """The history of a row that was loaded, with what `tx` has saved."""
         ...
 
-    async def shapes(self, sagas: Sequence[str], each: int) -> Sequence[tuple[SagaRow, int]]:
+    async def shapes(self, sagas: Sequence[str], each: int, *, among: int = SHAPED) -> Sequence[tuple[SagaRow, int]]:
         """Of the sagas of these names that are not over up to `each` of every shape (see `shape_of`), and for how many each
-        stands. Costs little, however many there are."""
+        stands. Looked at are the `among` oldest of each name and status and as many of the newest, so that it costs as much however
+        many there are: a shape that only others have is not found, and the numbers are of those that were looked at."""
         ...
 
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:

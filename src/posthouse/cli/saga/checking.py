@@ -24,7 +24,8 @@ WORDS = {"fail": ("cannot go on", "bold red"), "warn": ("to know", "yellow")}
 def check(
     target: Target,
     every: Annotated[
-        bool, typer.Option("--all", help="Decode the state of every one, not of some of each shape.")
+        bool,
+        typer.Option("--all", help="Look at every one, not at some of each shape among the oldest and the newest."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -36,7 +37,14 @@ def check(
     comparison = asyncio.run(_compare(service, every))
     failed = any(one.judgement == "fail" for one in comparison.findings)
     if as_json:
-        print_json({"fits": not failed, "counts": comparison.counts, "findings": comparison.findings})
+        print_json(
+            {
+                "fits": not failed,
+                "counts": comparison.counts,
+                "besides": comparison.besides,
+                "findings": comparison.findings,
+            }
+        )
     else:
         _show(comparison)
     if failed:
@@ -55,4 +63,7 @@ def _show(comparison: Comparison) -> None:
         say(f"  {finding.fix}")
     compared = ", ".join(f"{number:,} of {name}" for name, number in comparison.counts.items())
     verdict = "" if comparison.findings else ": all fit"
+    if comparison.besides:
+        more = ", ".join(f"{number:,} more of {name}" for name, number in comparison.besides.items())
+        compared += f" (not compared: {more}, begun between these; --all compares them)"
     say(f"compared, of those that are not over: {compared}{verdict}", "" if comparison.findings else "green")

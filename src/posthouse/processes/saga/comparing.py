@@ -17,11 +17,11 @@ from posthouse.processes.saga.recorded import event_of
 from posthouse.processes.saga.transition import OWN_DEADLINES
 from posthouse.redaction import words_of
 from posthouse.store import Store
-from posthouse.store.sagas import NOT_OVER, Done, SagaFilter, SagaRow, SagaTable, SagaTurn, shape_of
+from posthouse.store.sagas import NOT_OVER, SHAPED, Done, SagaFilter, SagaRow, SagaTable, SagaTurn, shape_of
 
 PAGE = 1_000
 EACH = 20
-"""So many of each shape are read at a start, …"""
+"""So many of each shape are read at a start, of the oldest and newest (`SHAPED`), …"""
 HISTORIES = 3
 """… and of so many of these the history."""
 
@@ -52,10 +52,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it: how many are stored and not over, by name, and what does not fit, what could not go on first."""
+    """What came of it: how many that are not over were compared, by name, and what does not fit, what could not go on first.
+    `besides`: how many more are stored of a name, where there are too many to compare all."""
 
     counts: Mapping[str, int]
     findings: Sequence[Finding]
+    besides: Mapping[str, int] = {}
 
     def checks(self) -> list[Check]:
         """One for each finding, and one for each saga without any."""
@@ -65,10 +67,18 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         ]
         at_odds = {one.saga for one in self.findings}
         return found + [
-            Check(name=f"saga {name}", found=f"{count:,} that are not over fit the class")
+            Check(name=f"saga {name}", found=f"{count:,} that are not over fit the class{self._besides(name)}")
             for name, count in self.counts.items()
             if name not in at_odds
         ]
+
+    def _besides(self, name: str) -> str:
+        more = self.besides.get(name, 0)
+        return (
+            f"; {more:,} more, begun between these, were not compared: `posthouse saga check --all` does"
+            if more
+            else ""
+        )
 
 
 async def compare_stored(
@@ -84,7 +94,18 @@ async def compare_stored(
     if not names:
         return Comparison(counts={}, findings=[])
     rows = (not_over if every else samples)(store.sagas, names)
-    return await compare(types, _with_given(types, store.sagas, rows, every=every), gone)
+    compared = await compare(types, _with_given(types, store.sagas, rows, every=every), gone)
+    if every or max(compared.counts.values(), default=0) < SHAPED:
+        return compared
+    return msgspec.structs.replace(compared, besides=await _besides(store.sagas, compared.counts))
+
+
+async def _besides(table: SagaTable, compared: Mapping[str, int]) -> Mapping[str, int]:
+    stored: Counter[str] = Counter()
+    for (saga, status), number in (await table.counts()).items():
+        if status in NOT_OVER:
+            stored[saga] += number
+    return {name: stored[name] - number for name, number in compared.items() if stored[name] > number}
 
 
 Compared = tuple[SagaRow, int, Sequence[SagaTurn] | None]
@@ -117,7 +138,7 @@ async def not_over(table: SagaTable, names: Sequence[str]) -> AsyncIterator[tupl
 
 async def samples(table: SagaTable, names: Sequence[str]) -> AsyncIterator[tuple[SagaRow, int]]:
     """Some of each shape of the sagas of these names that are not over, and for how many each stands."""
-    for sample in await table.shapes(names, EACH):
+    for sample in await table.shapes(names, EACH, among=SHAPED):
         yield sample
 
 

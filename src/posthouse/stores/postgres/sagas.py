@@ -9,7 +9,7 @@ import msgspec
 
 from posthouse.clock import Clock
 from posthouse.store import HeldEvent, Rows, Transaction
-from posthouse.store.sagas import NOT_OVER, SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of, shape_of
+from posthouse.store.sagas import NOT_OVER, SHAPED, SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of, shape_of
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.joins import ours
 from posthouse.stores.postgres.steps import NOW, Steps
@@ -89,13 +89,22 @@ DELETE FROM posthouse.saga_waiting
 WHERE tenant = CAST($1 AS text) AND number = CAST($2 AS bigint) AND event_id = CAST($3 AS text) RETURNING event
 """
 
-# Sagas that are not over, some of each shape, spread over the time in which they were started. The first of a shape stands
-# for all that are not shown.
+# Sagas that are not over, some of each shape, spread over the time in which they were started, of the oldest and the newest.
+# The first of a shape stands for all that are not shown.
 SHAPES = f"""
-WITH placed AS (
+WITH looked AS MATERIALIZED (
+    SELECT n.saga, u.status, e.number, e.shape FROM unnest($1::text[]) n (saga) CROSS JOIN unnest($2::text[]) u (status)
+    CROSS JOIN LATERAL (
+        (SELECT s.number, s.shape FROM posthouse.saga s
+            WHERE s.saga = n.saga AND s.status = u.status AND s.purged_at IS NULL
+            ORDER BY s.saga, s.status, s.number LIMIT $4)
+        UNION
+        (SELECT s.number, s.shape FROM posthouse.saga s
+            WHERE s.saga = n.saga AND s.status = u.status AND s.purged_at IS NULL
+            ORDER BY s.saga DESC, s.status DESC, s.number DESC LIMIT $4)) e
+), placed AS (
     SELECT number, count(*) OVER same AS times, row_number() OVER (same ORDER BY number) AS place
-    FROM posthouse.saga WHERE saga = ANY ($1::text[]) AND status = ANY ($2::text[]) AND purged_at IS NULL
-    WINDOW same AS (PARTITION BY saga, status, shape)
+    FROM looked WINDOW same AS (PARTITION BY saga, status, shape)
 )
 SELECT CASE place WHEN 1 THEN times - (times + step - 1) / step + 1 ELSE 1 END, {", ".join(f"s.{name}" for name in SAGA.split(", "))}
 FROM (SELECT *, (times + $3::bigint - 1) / $3::bigint AS step FROM placed) AS counted JOIN posthouse.saga s USING (number)
@@ -221,8 +230,10 @@ class PostgresSagas:
         found: Sequence[Sequence[Any]] = await self._run(tx, TURNS, row.tenant, row.number)
         return [_turns.decode(record) for (record,) in found]
 
-    async def shapes(self, sagas: Sequence[str], each: int) -> Sequence[tuple[SagaRow, int]]:
-        found: Sequence[Sequence[Any]] = await self._database.run(SHAPES, list(sagas), list(NOT_OVER), each)
+    async def shapes(self, sagas: Sequence[str], each: int, *, among: int = SHAPED) -> Sequence[tuple[SagaRow, int]]:
+        found: Sequence[Sequence[Any]] = await self._database.run(
+            SHAPES, sorted(set(sagas)), list(NOT_OVER), each, among
+        )
         return [(saga_row(columns), times) for times, *columns in found]
 
     async def counts(self) -> Mapping[tuple[str, SagaStatus], int]:

@@ -10,7 +10,7 @@ import msgspec
 
 from posthouse.clock import Clock
 from posthouse.store import HeldEvent, Transaction
-from posthouse.store.sagas import NOT_OVER, SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of, shape_of
+from posthouse.store.sagas import NOT_OVER, SHAPED, SagaFilter, SagaRow, SagaStatus, SagaTurn, progress_of, shape_of
 from posthouse.stores.rows import SAGA, find_sagas, parent_columns, saga_row
 from posthouse.stores.sqlite.database import Database
 from posthouse.stores.sqlite.timers import CANCEL
@@ -63,10 +63,22 @@ UNPARK = "DELETE FROM posthouse_saga_waiting WHERE number = ? AND event_id = ? R
 # Sagas that are not over, some of each shape, spread over the time in which they were started. The first of a shape stands
 # for all that are not shown.
 SHAPES = f"""
-WITH placed AS (
+WITH edge AS MATERIALIZED (
+    SELECT n.value AS saga, u.value AS status,
+        coalesce((SELECT s.number FROM posthouse_saga s WHERE s.saga = n.value AND s.status = u.value AND s.purged_at IS NULL
+            ORDER BY s.number LIMIT 1 OFFSET ?4 - 1), 9223372036854775807) AS old,
+        coalesce((SELECT s.number FROM posthouse_saga s WHERE s.saga = n.value AND s.status = u.value AND s.purged_at IS NULL
+            ORDER BY s.number DESC LIMIT 1 OFFSET ?4 - 1), 0) AS new
+    FROM json_each(?1) n, json_each(?2) u
+), looked AS (
+    SELECT s.number, s.saga, s.status, s.shape FROM edge e CROSS JOIN posthouse_saga s
+    WHERE s.saga = e.saga AND s.status = e.status AND s.purged_at IS NULL AND s.number <= e.old
+    UNION
+    SELECT s.number, s.saga, s.status, s.shape FROM edge e CROSS JOIN posthouse_saga s
+    WHERE s.saga = e.saga AND s.status = e.status AND s.purged_at IS NULL AND s.number >= e.new
+), placed AS (
     SELECT number, count(*) OVER same AS times, row_number() OVER (same ORDER BY number) AS place
-    FROM posthouse_saga WHERE saga IN (SELECT value FROM json_each(?1)) AND status IN (SELECT value FROM json_each(?2)) AND purged_at IS NULL
-    WINDOW same AS (PARTITION BY saga, status, shape)
+    FROM looked WINDOW same AS (PARTITION BY saga, status, shape)
 )
 SELECT CASE place WHEN 1 THEN times - (times + step - 1) / step + 1 ELSE 1 END, {", ".join(f"s.{name}" for name in SAGA.split(", "))}
 FROM (SELECT *, (times + ?3 - 1) / ?3 AS step FROM placed) AS counted JOIN posthouse_saga s USING (number)
@@ -179,8 +191,8 @@ class SqliteSagas:
         found: Sequence[Sequence[Any]] = await tx.execute(TURNS, (row.number,))
         return [_turns.decode(record) for (record,) in found]
 
-    async def shapes(self, sagas: Sequence[str], each: int) -> Sequence[tuple[SagaRow, int]]:
-        parameters = (json.dumps(list(sagas)), json.dumps(NOT_OVER), each)
+    async def shapes(self, sagas: Sequence[str], each: int, *, among: int = SHAPED) -> Sequence[tuple[SagaRow, int]]:
+        parameters = (json.dumps(sorted(set(sagas))), json.dumps(NOT_OVER), each, among)
         found: Sequence[Sequence[Any]] = await self._database.select(SHAPES, parameters)
         return [(saga_row(columns), times) for times, *columns in found]
 

@@ -97,6 +97,8 @@ class SagaContract(StoreFixtures):
         ]  # fmt: skip
         assert found[3][0].steps == ("hold", "pay")
         assert [times for _, times in await store.sagas.shapes(["booking", "stay"], 100)] == [1] * 11
+        ends = await store.sagas.shapes(["booking"], 3, among=2)
+        assert [(row.id, times) for row, times in ends] == [("b0", 1), ("b1", 1), ("armed", 1), ("grown", 1)]
 
     async def test_history_keeps_every_turn_in_order(self, store: Store) -> None:
         await added(store, saga("b1"))

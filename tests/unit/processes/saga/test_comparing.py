@@ -16,6 +16,7 @@ from posthouse.cli.doctor import examine_all
 from posthouse.errors import ConfigurationError
 from posthouse.events import Event
 from posthouse.processes import SagaType
+from posthouse.processes.saga import comparing
 from posthouse.processes.saga.comparing import misfits
 from posthouse.processes.saga.declaring import saga_type_of
 from posthouse.store.sagas import Armed, CallOut, Done, SagaFilter, SagaInput, SagaRow, SagaTurn, Undoing, Waiting
@@ -384,3 +385,22 @@ async def test_sagas_that_are_over_are_left_alone(tmp_path: Path) -> None:
     async with service.running():
         comparison = await app_of(service).sagas.compare()
     assert (comparison.counts, comparison.findings) == ({"order": 0}, [])
+
+
+async def test_of_very_many_the_oldest_and_the_newest_are_compared_and_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparing, "SHAPED", 1)
+    first = release(tmp_path, First)
+    async with first.running():
+        for id in ("o1", "o2", "o3"):
+            async with first.transaction("t1") as tx:
+                await first.start_saga(tx, First(order_id=id))
+        few = await app_of(first).sagas.compare()
+        assert (few.counts, few.besides, few.findings) == ({"order": 2}, {"order": 1}, [])
+        assert "1 more, begun between these, were not compared" in few.checks()[0].found
+        every = await app_of(first).sagas.compare(every=True)
+        assert (every.counts, every.besides) == ({"order": 3}, {})
+        monkeypatch.setattr(comparing, "SHAPED", 4)
+        whole = await app_of(first).sagas.compare()
+        assert (whole.counts, whole.besides) == ({"order": 3}, {})
