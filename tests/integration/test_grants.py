@@ -4,11 +4,14 @@ when it ends. On both stores, and on PostgreSQL with tenants kept apart."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import msgspec
 import pytest
 import pytest_asyncio
@@ -43,7 +46,8 @@ ADA = Who(name="ada", roles=frozenset[Role](("operator", "replayer")), payloads=
 class Place:
     """A shop on one store, with somebody at its console."""
 
-    def __init__(self, store: Any, rights: Rights) -> None:
+    def __init__(self, store: Any, rights: Rights, owner: str) -> None:
+        self.owner = owner
         self.shop = Service("shop")
 
         @self.shop.event("order.placed.v1", key="order_id")
@@ -94,6 +98,18 @@ class Place:
             await kind(self.shop, job, lease=30.0, look=0.01).whole()
         return await self.app.store.jobs.get(job.id)
 
+    async def sql(self, changed: str, id: str) -> None:
+        """Change the row of a grant behind everybody's back, as its owner could."""
+        if self.owner.startswith("/"):
+            with contextlib.closing(sqlite3.connect(self.owner)) as file, file:
+                file.execute(f"UPDATE posthouse_replay_grant SET {changed} WHERE id = ?", (id,))
+            return
+        connection = await asyncpg.connect(self.owner)
+        try:
+            await connection.execute(f"UPDATE posthouse.replay_grant SET {changed} WHERE id = $1", id)
+        finally:
+            await connection.close()
+
     async def states(self) -> Counter[tuple[str, str]]:
         found = await self.app.store.held.find(HeldFilter(), limit=1000)
         return Counter((one.entry.tenant, one.state) for one in found)
@@ -107,18 +123,21 @@ async def place(
     if request.param == "sqlite":
         store = SqliteStore(tmp_path / "shop.db", clock=SystemClock())
         await store.upgrade()
+        owned = str(tmp_path / "shop.db")
     elif request.param == "postgres":
         store = PostgresStore(request.getfixturevalue("postgres_url"))
         await store.upgrade()
+        owned = request.getfixturevalue("postgres_url")
     else:
         ground = request.getfixturevalue("ground")
         owner = PostgresStore(ground.owner_url)
         await owner.upgrade()
         await owner.set_roles(ground.application, ground.runtime)
         await owner.aclose()
+        owned = ground.owner_url
         store = PostgresStore(ground.application_url, isolation=True, runtime_url=ground.runtime_url, patience=10)
     monkeypatch.setattr(running, "LINGER", 0.05)  # no worker runs what is retried here
-    made = Place(store, Rights(grants=True))
+    made = Place(store, Rights(grants=True), owned)
     yield made
     await made.app.aclose()
     await store.aclose()
@@ -369,3 +388,72 @@ async def test_where_no_grant_is_asked_for_nothing_is_looked_up(place: Place, mo
     monkeypatch.setattr(place.app.store.grants, "find", looked_up)
     await place.shop.held.retry(dead.id, by="ada")
     assert await place.states() == {("t1", "retrying"): 1}
+
+
+async def test_a_release_asks_for_the_event_that_runs_and_not_for_the_one_that_was_named(place: Place) -> None:
+    line = [held(entry(1, key="k1"), "dead"), held(entry(2, key="k1"), "blocked")]
+    line = [msgspec.structs.replace(one, consumer="shop") for one in line]
+    line[1] = msgspec.structs.replace(line[1], entry=msgspec.structs.replace(line[1].entry, time=2e9))
+    await hold(place.app.store, *line)
+    first, second = sorted(await place.app.store.held.find(HeldFilter(), limit=9), key=lambda one: one.id)
+    assert (first.state, second.state, second.entry.time) == ("dead", "blocked", 2e9)
+    await place.granted(Scope(since=1.9e9))
+    with signed_in(True):
+        with pytest.raises(GrantNeeded, match="is for since"):
+            await place.shop.held.release(second.id, by="ada")
+        assert (await place.shop.held.get(first.id)).state == "dead"
+        await place.granted(Scope(until=1.9e9))
+        await place.shop.held.release(second.id, by="ada")
+    assert (await place.shop.held.get(first.id)).state == "retrying"
+
+
+async def test_nobody_lets_the_job_of_another_go_on_with_a_grant_that_is_not_theirs(place: Place) -> None:
+    await place.held(3)
+    await place.granted(most=1)
+    await place.press("held.retry.all", rate=1000)
+    job = await place.run()
+    assert job.state == "paused"
+    with pytest.raises(Refusal, match="No grant to replay runs for ada"):
+        await place.press("job.resume", job=job.id)
+    await place.granted(most=9)
+    await place.granted(most=9, to="mallory")
+    ada, place.who = place.who, msgspec.structs.replace(ADA, name="mallory")
+    with pytest.raises(Refusal, match="grant of ada, who alone"):
+        await place.press("job.resume", job=job.id)
+    place.who = ada
+    await place.press("job.resume", job=job.id)
+    assert (await place.run()).done == 3
+
+
+async def test_a_job_pauses_when_the_time_of_its_grant_is_over_and_says_why(place: Place) -> None:
+    await place.held(40)
+    grant = await place.granted(rate=20.0, most=40)
+    await place.press("held.retry.all", rate=1000)
+    under_way = asyncio.create_task(place.run())
+
+    async def used() -> int:
+        return (await place.app.grants.get(grant.id)).used
+
+    await eventually(used, right=lambda number: number >= 3)
+    await place.sql("ends_at = approved_at", grant.id)
+    job = await under_way
+    assert (await place.app.grants.get(grant.id)).state == "expired"
+    assert (job.state, job.refused) == ("paused", 0)
+    assert any(words in job.note for words in ("is expired since", "one that has run out is asked for anew"))
+    assert 2 <= job.done < 40
+    assert (await place.states())["t1", "retrying"] == job.done
+
+
+async def test_the_database_refuses_a_row_in_which_one_person_did_both(place: Place) -> None:
+    with signed_in(True):
+        grant = await place.app.grants.request(Asked(service="shop"), by="ada", why="ticket 7")
+    forged = "approved_by = '{}', approved_as = '{}', approved_at = 1, ends_at = 2"
+    for name, known_as in (("ada", "console:other"), ("ADA", "console:other"), ("grace", "console:ada")):
+        with pytest.raises(Exception, match=r"(?i)check constraint"):
+            await place.sql(forged.format(name, known_as), grant.id)
+        assert (await place.app.grants.get(grant.id)).state == "asked"
+    for beyond in ("used = most + 1", "minutes = 61", "approved_by = 'grace', approved_at = 1, ends_at = 3602"):
+        with pytest.raises(Exception, match=r"(?i)check constraint"):
+            await place.sql(beyond, grant.id)
+    await place.sql(forged.format("grace", "console:grace"), grant.id)  # the same words, of another person
+    assert (await place.app.grants.get(grant.id)).state == "expired"

@@ -132,7 +132,10 @@ class HeldEvents:
         """Let the key of this event go on: a dead first event runs again, missing numbers are given up. Very many are given up
         by `force` only: an event that lies about its number would have every true one after it set aside. `first_seen`: number and
         turn of the event that was seen as the first of its key; ChangedSince when another one is, as it is the one that is dealt with."""
-        await self._guarded("replay", held_id, by)
+        if self.guard is not None:  # it is the first of its key that runs, and that may be of another type, or older
+            guarded = await self.first(held_id)
+            await self.guard("replay", guarded, by)
+            first_seen = first_seen or (guarded.id, guarded.turn)
         async with self.store.begin() as tx:
             first = await self._first_of_line(await self._locked(tx, held_id))
             if first_seen not in (None, (first.id, first.turn)):

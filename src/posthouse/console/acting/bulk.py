@@ -17,6 +17,8 @@ from posthouse.service import Service
 from posthouse.store import Action, GrantVerb
 from posthouse.store.actions import BEGUN
 from posthouse.store.jobs import ENDED, Job, JobState
+from posthouse.trust.rights import plain
+from posthouse.trust.rights.identity import folded
 
 MOST = 10_000
 """So many items are counted before a press; beyond that it is said that there are more."""
@@ -220,6 +222,19 @@ def shown(job: Job, tenants: frozenset[str] | None) -> bool:
     return tenants is None or (job.tenants is not None and set(job.tenants) <= tenants)
 
 
+async def _refuse_others(call: Call[OneJob], job: Job, grant: GrantVerb | None) -> None:
+    """A job spends the grant of whoever pressed for it: nobody else lets it go on."""
+    if grant is None or not call.app.grants.needed:
+        return
+    if folded(call.by) != folded(job.by):
+        raise Refusal(
+            403,
+            f"It spends the grant of {plain(job.by)}, who alone may let it go on.",
+            "Begin one with a grant of yours.",
+        )
+    await call.app.grants.refuse_none(job.service, grant, call.by)
+
+
 def _deciding(makers: Mapping[str, AnyAct], word: JobState, title: str, sentence: str, danger: str = "") -> AnyAct:
     verb = {"paused": "pause", "running": "resume", "cancelled": "cancel"}[word]
 
@@ -227,6 +242,8 @@ def _deciding(makers: Mapping[str, AnyAct], word: JobState, title: str, sentence
         job = await found(call, makers)
         if job.state in ENDED:
             raise Refusal(409, f"The job has ended: it is {job.state}.")
+        if word == "running":
+            await _refuse_others(call, job, makers[job.act].grant)
         waits = bool(job.canary) and not job.canary_passed
         if job.state == word and not (word == "running" and waits):
             raise Refusal(409, f"The job is {job.state} already.")
