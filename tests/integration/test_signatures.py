@@ -174,7 +174,10 @@ async def test_a_byte_that_was_changed_in_the_log_is_quarantined_and_its_neighbo
     assert held.reason.startswith("forged")
 
 
-async def test_a_held_event_that_was_changed_by_hand_is_quarantined_and_its_neighbour_is_not(shop: Shop) -> None:
+@pytest.mark.parametrize("mark", [b"}", b"{"], ids=["another number", "no JSON any more"])
+async def test_a_held_event_that_was_changed_by_hand_is_quarantined_and_its_neighbour_is_not(
+    shop: Shop, mark: bytes
+) -> None:
     shop.fails = True
     async with shop.app.running():
         await shop.place(("a", 1), ("b", 2))
@@ -182,7 +185,7 @@ async def test_a_held_event_that_was_changed_by_hand_is_quarantined_and_its_neig
         shop.fails = False
         await shop.sql(
             "UPDATE posthouse_held SET body = ? WHERE id = ?", "UPDATE posthouse.held SET body = $1 WHERE id = $2",
-            flipped(first.body, b"1}" if b"1}" in first.body else b"2}"), first.id,
+            flipped(first.body, mark if mark == b"{" else b"1}" if b"1}" in first.body else b"2}"), first.id,
         )  # fmt: skip
         for held in (first, second):
             await shop.app.held.retry(held.id)
@@ -192,6 +195,7 @@ async def test_a_held_event_that_was_changed_by_hand_is_quarantined_and_its_neig
             return len(shop.heard) == 1 and left == [(first.id, "quarantined")]
 
         await eventually(settled, "the one is applied and the other quarantined")
+        assert (await shop.held())[0].reason.startswith("forged")
     assert shop.heard in ([("a", 1)], [("b", 2)])
 
 

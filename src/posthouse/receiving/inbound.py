@@ -111,14 +111,23 @@ class Decoder:
             if not held.type and self.seam.verify is not None:  # its frame was refused: it was never let in
                 topic, id = held.entry.topic, held.entry.event_id
                 self.seam.verify(Frame(topic=topic, id=id, key=None, headers=held.headers, body=held.body))
-            event = decode_any(held.headers, held.body)
-            if self.seam.seals is not None:
-                event = self.seam.seals.prove(Arrival(held.entry.topic, held.first_at, held=True), event)
+            event = self._read_again(held)
         except Exception as error:
             return msgspec.structs.replace(inbound, defect=words_of(error), refused=isinstance(error, FrameRefused))
         waited = held.entry.event_id.endswith(WAITED)  # its fact was taken when it was delivered
         fact = fact_of(event, held.entry) if event.extensions and not waited else None
         return msgspec.structs.replace(inbound, event=event, handler=self.handlers.get(event.type), fact=fact)
+
+    def _read_again(self, held: HeldEvent) -> Event[bytes]:
+        """The event of a held row. Where it was read once and cannot be read now, somebody changed the row."""
+        seals, arrival = self.seam.seals, Arrival(held.entry.topic, held.first_at, held=True)
+        try:
+            event = decode_any(held.headers, held.body)
+        except DecodeError:
+            if seals is not None and held.type:
+                seals.refuse_unreadable(arrival)
+            raise
+        return event if seals is None else seals.prove(arrival, event)
 
     def let_in(self, inbound: InboundEvent, event: Event[bytes]) -> InboundEvent:
         """A held event whose frame was refused when it came and is accepted now: under the id and number that it says, as if

@@ -35,6 +35,10 @@ class Seals(Protocol):
         """What came in, as far as its seal covers it; as it is where none is asked for. Raises FrameRefused."""
         ...
 
+    def refuse_unreadable(self, arrival: Arrival) -> None:
+        """A held event that could be read when it came cannot be read now. Raises FrameRefused where a seal is asked for."""
+        ...
+
     def reseal(self, topic: str, event: Event[bytes], by: str) -> Event[bytes]:
         """A held event that an operator edited, with a seal of his. EventError where there is no key for that."""
         ...

@@ -89,11 +89,22 @@ class Sealing:
         try:
             return self._prove(arrival, event, arrival.topic.removesuffix(DLQ))
         except FrameRefused as refused:
-            self._counting.counter("signatures_refused_total", self._service, refused.reason, mode).value += 1
+            self._count(refused, mode)
             if mode == "require":
                 raise
             self._warn(arrival.topic, event.source, refused)
             return event
+
+    def refuse_unreadable(self, arrival: Arrival) -> None:
+        if (mode := self._modes.of(arrival.topic, arrival.at)) == "off":
+            return
+        refused = FrameRefused("forged: it could be read when it came, and cannot be read now", "forged")
+        self._count(refused, mode)
+        if mode == "require":
+            raise refused
+
+    def _count(self, refused: FrameRefused, mode: str) -> None:
+        self._counting.counter("signatures_refused_total", self._service, refused.reason, mode).value += 1
 
     def _warn(self, topic: str, source: str, refused: FrameRefused) -> None:
         """Once for each topic and reason: a log is no place for a flood, and the figures count them all."""
