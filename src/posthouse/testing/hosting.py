@@ -7,11 +7,14 @@ from posthouse.broker import Broker
 from posthouse.clock import Clock
 from posthouse.service import Service
 from posthouse.store import Store
+from posthouse.trust.signatures import Signing
 
 
-def rehost(service: Service, *, store: str | Store, broker: str | Broker, clock: Clock) -> App:
+def rehost(
+    service: Service, *, store: str | Store, broker: str | Broker, clock: Clock, signing: Signing | None = None
+) -> App:
     """Run a service on other parts from now on, with the settings and the seam that it has; returns the App before, which gets it back by
-    `service.hosted_by(before)`. Close the one that is left."""
+    `service.hosted_by(before)`. Close the one that is left. With `signing` it has other keys."""
     before = app_of(service)
     App(
         service,
@@ -22,5 +25,6 @@ def rehost(service: Service, *, store: str | Store, broker: str | Broker, clock:
         seam=before.opened.given_seam,
         rights=before.opened.rights,
         secrets=before.opened.secrets,
+        signing=signing,
     )
     return before

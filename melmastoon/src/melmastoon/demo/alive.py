@@ -14,6 +14,7 @@ from melmastoon.demo.clock import SharedClock
 from melmastoon.demo.director import play
 from melmastoon.demo.ground import LONG_AGO, Ground
 from melmastoon.demo.realtime import RealTime
+from melmastoon.demo.signatures import make_keys
 from melmastoon.platform import GROUPS, SERVICES
 from posthouse import PosthouseError, app_of
 from posthouse.clock import SystemClock
@@ -34,6 +35,7 @@ async def alive(folder: Path, *, seed: int, every: float, strikes: bool = True) 
     seconds pass between two kills, 0 for none."""
     ground = Ground(folder=str(folder), seed=seed, bookings=GUESTS, live=True)
     calendar = SharedClock.made(ground.clock_file, LONG_AGO)
+    make_keys(folder, SERVICES)
     with ground.outside():
         ground.settle_in(SERVICES, SystemClock())
         world = RealTime(ground, calendar, SERVICES, GROUPS, seed=seed, every=every)

@@ -16,6 +16,7 @@ from typing import cast
 
 from melmastoon.demo.clock import SharedClock
 from melmastoon.demo.heirs import free_store, hidden_for
+from melmastoon.demo.signatures import make_keys, signing_of
 from melmastoon.demo.stillness import Watcher
 from melmastoon.demo.witness import watch
 from posthouse import App, Broker, PosthouseError, Service, app_of
@@ -62,6 +63,7 @@ class Inside:
         return self._clock.now()
 
     async def start(self) -> None:
+        make_keys(self._folder, self._services.values())
         for service in self._services.values():
             watch(service)
             self._before.append((service, self._rehost(service)))
@@ -154,7 +156,8 @@ class Inside:
         chaos = ChaosBroker(MemoryBroker(clock=self._clock, log=self._log), BAD_DAY, self._dice.randrange(1_000_000))
         store = SqliteStore(self._store(service.name), clock=self._clock, synchronous="NORMAL")
         broker = cast("Broker", chaos)  # its sheet is read only, as everybody reads it
-        return rehost(service, store=store, broker=broker, clock=self._clock)
+        signing = signing_of(self._folder, service)
+        return rehost(service, store=store, broker=broker, clock=self._clock, signing=signing)
 
     def _store(self, name: str) -> Path:
         return self._folder / f"{name}.db"

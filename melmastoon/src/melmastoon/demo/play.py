@@ -17,6 +17,7 @@ from melmastoon.demo.figures import Figures
 from melmastoon.demo.glance import Glance, Window
 from melmastoon.demo.ground import MONDAY, Ground
 from melmastoon.demo.script import DAY, Scene
+from melmastoon.demo.signatures import make_keys
 from melmastoon.demo.simulated import Simulated
 from melmastoon.demo.stage import Stage
 from melmastoon.platform import GROUPS, SERVICES
@@ -42,6 +43,7 @@ async def played(
     began = time.monotonic()
     ground = Ground(folder=str(folder), seed=seed, bookings=bookings)
     clock = SharedClock.made(ground.clock_file, MONDAY)
+    make_keys(folder, SERVICES)
     with ground.outside():
         ground.settle_in(SERVICES, clock)
         world = Simulated(ground, clock, SERVICES, GROUPS, seed=seed, killing=killing)

@@ -16,6 +16,7 @@ from melmastoon.demo.figures import Figures
 from melmastoon.demo.ground import LONG_AGO, Ground
 from melmastoon.demo.realtime import RealTime
 from melmastoon.demo.script import DAY
+from melmastoon.demo.signatures import make_keys
 from melmastoon.platform import GROUPS, SERVICES
 from posthouse import app_of
 from posthouse.clock import SystemClock
@@ -35,6 +36,7 @@ async def played_on_servers(
     began = time.monotonic()
     ground = Ground(folder=str(folder), seed=seed, bookings=bookings, store=store, broker=broker)
     calendar = SharedClock.made(ground.clock_file, LONG_AGO)
+    make_keys(folder, SERVICES)
     with ground.outside():
         ground.settle_in(SERVICES, SystemClock())
         world = RealTime(ground, calendar, SERVICES, GROUPS, seed=seed, every=every)
