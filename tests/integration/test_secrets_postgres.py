@@ -78,7 +78,8 @@ async def test_many_who_want_a_key_at_once_get_the_same(keys_url: str) -> None:
     assert len({key.wrapped for key in found}) == 1
     first = await stores[0].erase(Erasure(tenant="t1", subject="g1", why="asked", by="dpo", at=1.0))
     again = await stores[1].erase(Erasure(tenant="t1", subject="g1", why="twice", by="dpo", at=2.0))
-    assert (first, first.number) == (again, 1)
+    assert first == again
+    assert first.number > 0
     assert (await stores[2].add("t1", "g1", b"new")).wrapped is None
     for one in stores:
         await one.aclose()

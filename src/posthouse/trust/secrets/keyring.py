@@ -33,6 +33,8 @@ LOOK = 2.0
 """Seconds between two looks at who was erased."""
 SIZE = 32
 """Bytes of a key: AES-256."""
+TRIES = 3
+"""So often keys are fetched that come later than a lease allows."""
 AT_ONCE = 100
 """So many persons are asked for in one question."""
 
@@ -163,7 +165,9 @@ class Keyring:
     async def _some(
         self, store: KeyStore, master: Master, tenant: str, subjects: Collection[str], make: bool
     ) -> Mapping[str, Key]:
-        """Those of a few, into memory; asked again when somebody was forgotten meanwhile, who may be one of them."""
+        """Those of a few, into memory; asked again when somebody was forgotten meanwhile, who may be one of them, or when the
+        lease ended: this process may have been paused, and nobody waited for it any more."""
+        late = 0
         while True:
             forgot, until, found = self._forgot, time.monotonic() + self._keep, dict[str, Key]()
             known = await store.get(tenant, subjects)
@@ -173,7 +177,12 @@ class Keyring:
                     stored = await self._made(store, master, tenant, subject)
                 if stored is not None:
                     found[subject] = await _unwrapped(master, stored)
-            if forgot == self._forgot:
+            if time.monotonic() > self._heard + self._lease:
+                late += 1
+                if late == TRIES:
+                    raise SecretsUnavailable(f"the key store answers later than the lease allows, {self._lease:g} s")
+                await self.look(store)
+            elif forgot == self._forgot:
                 break
         for subject, key in found.items():
             self._keys[(tenant, subject)] = key, until

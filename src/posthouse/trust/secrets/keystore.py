@@ -19,7 +19,8 @@ class StoredKey(msgspec.Struct, frozen=True):
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
-    """A tombstone: no key of this person is ever made again. `number` grows with each erasure in a key store; 0: not given yet."""
+    """A tombstone: no key of this person is ever made again. `number` grows with each erasure in a key store: it
+    is the time in milliseconds, or more, so that a store that was brought back from a backup gives none a second time; 0: not given yet."""
 
     tenant: str
     subject: str
@@ -79,7 +80,8 @@ class KeyStore(Protocol):
     async def hear(self, holder: Holder) -> tuple[int, Sequence[tuple[str, str]]]:
         """A sign of life of a process that may hold keys, with what it forgot so far; the last number there is, and the (tenant,
         person) of each erasure since. A process says so before it gets its first key, with -1: it has nothing to forget. A last
-        number below what it forgot: the key store was brought back from a backup."""
+        number below what it forgot: the key store was brought back from a backup. It is 0 where no erasure has the number up to which it
+        forgot: there have been others since."""
         ...
 
     async def holders(self) -> Sequence[Holder]:

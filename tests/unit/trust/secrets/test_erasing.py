@@ -16,6 +16,7 @@ from posthouse.errors import ConfigurationError
 from posthouse.events import decode_any
 from posthouse.store import HeldFilter
 from posthouse.trust.secrets import keyring
+from posthouse.trust.secrets.keys.sqlite import SqliteKeys
 from posthouse.trust.secrets.keystore import Erasure, Holder
 from posthouse.watch.status import drained
 from tests.kit.guests import GuestRegistered, Hotel
@@ -271,3 +272,59 @@ async def test_what_a_saga_kept_before_it_was_encrypted_is_told(tmp_path: Path) 
     (sagas,) = [found for found in done.places if found.place == "sagas"]
     assert (sagas.boxes, sagas.plain) == (0, 2)
     assert not done.proven
+
+
+async def test_an_erasure_that_came_after_a_restore_does_not_hide_those_that_it_lost(tmp_path: Path) -> None:
+    hotel = Hotel(tmp_path)
+    await hotel.register("g1", "Ada")
+    await hotel.register("g2", "Bob")
+    assert hotel.app.opened.vault is not None
+    ring, store = hotel.app.opened.vault.keyring, hotel.app.opened.vault.store
+    await erase(hotel.service, "t1", "g1", why="asked")
+    with sqlite3.connect(tmp_path / "keys.db") as keys:  # as it was before, with a key that somebody kept
+        keys.execute("UPDATE posthouse_key SET erasure = NULL, erased_at = NULL, wrapped = x'00' WHERE subject = 'g1'")
+    keys.close()
+    other = SqliteKeys(tmp_path / "keys.db")  # before this process looks again
+    await other.erase(Erasure(tenant="t1", subject="g2", why="asked", by="x", at=1.0))
+    await other.aclose()
+    await ring.look()
+    assert ring.known("t1", "g2") is None
+    await eventually(lambda: store.erased("t1", ["g1"]))
+    await hotel.app.aclose()
+
+
+async def test_a_process_that_slept_through_an_erasure_does_not_use_the_key_that_it_had_just_read(
+    tmp_path: Path,
+) -> None:
+    writer, reader = Hotel(tmp_path), Hotel(tmp_path, lease=1.0)
+    await writer.register("g1", "Ada")
+    (row,) = [row for row in await writer.app.store.outbox.kept(0, 10) if row.tenant == "t1"]
+    await reader.app.open()
+    vault = reader.app.opened.vault
+    assert vault is not None
+    master, reads, wakes = vault.keyring.master, asyncio.Event(), asyncio.Event()
+
+    class Sleeps:
+        place = master.place
+        wrap, aclose = master.wrap, master.aclose
+
+        async def unwrap(self, tenant: str, subject: str, wrapped: bytes) -> bytes:
+            reads.set()
+            await wakes.wait()
+            return await master.unwrap(tenant, subject, wrapped)
+
+    vault.keyring.master = Sleeps()
+    decrypting = asyncio.create_task(vault.decrypt(decode_any(row.headers, row.body)))
+    await reads.wait()
+    looking = vault.keyring._looking
+    assert looking is not None
+    looking.cancel()
+    with sqlite3.connect(tmp_path / "keys.db") as keys:
+        keys.execute("UPDATE posthouse_key_holder SET seen_at = seen_at - 3600 WHERE name LIKE 'hotel%'")
+    keys.close()
+    assert (await erase(writer.service, "t1", "g1", why="asked", within=5.0)).proven
+    vault.keyring._heard -= 3600.0
+    wakes.set()
+    assert ERASED.encode() in (await decrypting).data
+    await writer.app.aclose()
+    await reader.app.aclose()

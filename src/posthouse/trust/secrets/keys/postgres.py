@@ -27,7 +27,7 @@ BESIDE_STORE = "SELECT count(DISTINCT relnamespace) FROM pg_class WHERE relname 
 
 TABLES = """
 CREATE SCHEMA IF NOT EXISTS posthouse_keys;
--- One row: how many erasures there were. Whoever erases locks it, so that numbers follow commits.
+-- One row: the number of the last erasure. Whoever erases locks it, so that numbers follow commits.
 CREATE TABLE IF NOT EXISTS posthouse_keys.counter (one boolean PRIMARY KEY DEFAULT true CHECK (one), last bigint NOT NULL);
 INSERT INTO posthouse_keys.counter (last) VALUES (0) ON CONFLICT DO NOTHING;
 -- The key of each person, wrapped; once he was erased, a tombstone.
@@ -53,6 +53,8 @@ CREATE TABLE IF NOT EXISTS posthouse_keys.holder (
 );
 """
 KEY = "tenant, subject, wrapped, extract(epoch FROM made_at)::double precision, erased_at"
+# None is given twice, though the counter be brought back from a backup.
+NEXT = "SELECT greatest(last + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM posthouse_keys.counter FOR UPDATE"
 TOMBSTONE = "tenant, subject, why, by, erased_at, erasure"
 
 
@@ -117,7 +119,7 @@ class PostgresKeys:
     async def erase(self, erasure: Erasure) -> Erasure:
         async with self._transaction() as run:
             await run.execute("SET LOCAL synchronous_commit = on")
-            number = await run.fetchval("SELECT last + 1 FROM posthouse_keys.counter FOR UPDATE")
+            number = await run.fetchval(NEXT)
             await run.execute(
                 "INSERT INTO posthouse_keys.key AS k (tenant, subject, erased_at, erasure, why, by) VALUES ($1, $2, $3, $4, $5, $6) "
                 "ON CONFLICT (tenant, subject) DO UPDATE SET wrapped = NULL, erased_at = excluded.erased_at, "
@@ -158,6 +160,10 @@ class PostgresKeys:
                 "DELETE FROM posthouse_keys.holder WHERE seen_at < now() - make_interval(secs => $1)", float(FORGOTTEN)
             )
             last = await run.fetchval("SELECT last FROM posthouse_keys.counter")
+            if holder.forgot > 0 and not await run.fetchval(
+                "SELECT EXISTS (SELECT FROM posthouse_keys.key WHERE erasure = $1)", holder.forgot
+            ):
+                last = 0
             since = last if holder.forgot < 0 else holder.forgot
             rows = await run.fetch(
                 "SELECT tenant, subject FROM posthouse_keys.key WHERE erasure > $1 AND erasure <= $2", since, last

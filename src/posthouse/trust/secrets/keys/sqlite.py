@@ -109,10 +109,10 @@ class SqliteKeys:
         def erase(run: sqlite3.Connection) -> Erasure:
             run.execute(
                 "INSERT INTO posthouse_key (tenant, subject, made_at, erased_at, erasure, why, by) SELECT ?1, ?2, ?3, ?3, "
-                "coalesce(max(erasure), 0) + 1, ?4, ?5 FROM posthouse_key WHERE true "
+                "max(coalesce(max(erasure), 0) + 1, ?6), ?4, ?5 FROM posthouse_key WHERE true "
                 "ON CONFLICT (tenant, subject) DO UPDATE SET wrapped = NULL, erased_at = excluded.erased_at, "
                 "erasure = excluded.erasure, why = excluded.why, by = excluded.by WHERE erasure IS NULL",
-                (erasure.tenant, erasure.subject, erasure.at, erasure.why, erasure.by),
+                (erasure.tenant, erasure.subject, erasure.at, erasure.why, erasure.by, int(self._clock.now() * 1000)),
             )
             found = run.execute(f"{TOMBSTONES} AND tenant = ? AND subject = ?", (erasure.tenant, erasure.subject))
             return _erasure(found.fetchone())
@@ -147,6 +147,9 @@ class SqliteKeys:
             )
             run.execute("DELETE FROM posthouse_key_holder WHERE seen_at < ?", (now - FORGOTTEN,))
             (last,) = run.execute("SELECT coalesce(max(erasure), 0) FROM posthouse_key").fetchone()
+            if holder.forgot > 0:
+                known = run.execute("SELECT 1 FROM posthouse_key WHERE erasure = ?", (holder.forgot,)).fetchone()
+                last = last if known else 0
             since = last if holder.forgot < 0 else holder.forgot
             found = run.execute("SELECT tenant, subject FROM posthouse_key WHERE erasure > ?", (since,)).fetchall()
             return last, [(row[0], row[1]) for row in found]
