@@ -6,12 +6,14 @@ import asyncio
 import ipaddress
 import logging
 import re
+import socket
 from collections.abc import Collection, Mapping
-from http.client import HTTPException, HTTPMessage
-from typing import IO
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, HTTPSConnection
+from typing import IO, Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 import jwt
 import msgspec
@@ -35,6 +37,8 @@ GRACE = 3_600.0
 PAUSE = 30.0
 """Seconds between two fetches, whatever asks for them: strange key ids must not become a flood of fetches."""
 FEWEST_BITS = 2048
+ELSEWHERE = ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200")
+"""Where AWS and Google tell them by IPv6, and Alibaba."""
 MAX_AGE = re.compile(r"(?:^|[,\s])max-age=(\d{1,9})")
 
 
@@ -113,7 +117,40 @@ class _NoRedirect(HTTPRedirectHandler):
         """Whoever is sent elsewhere does not go."""
 
 
-_opener = build_opener(_NoRedirect)
+def reached(
+    place: tuple[str, int], timeout: float | None = TIMEOUT, source: tuple[str, int] | None = None
+) -> socket.socket:
+    """A connection to one of the addresses that were looked at: a name that leads elsewhere when it is asked again gains nothing."""
+    found = [str(address[0]) for *_, address in socket.getaddrinfo(*place, type=socket.SOCK_STREAM)]
+    if secret := next((address for address in found if _is_metadata(address)), None):
+        raise OSError(
+            f"{place[0]} leads to {secret}, where clouds tell their machines secrets: nothing was asked there"
+        )
+    for address in found[:-1]:
+        try:
+            return socket.create_connection((address, place[1]), timeout, source)
+        except OSError:
+            continue
+    return socket.create_connection((found[-1], place[1]), timeout, source)
+
+
+class _Plain(HTTPHandler):
+    def http_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(partial(_looking, HTTPConnection), req)
+
+
+class _Secure(HTTPSHandler):
+    def https_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(partial(_looking, HTTPSConnection), req)
+
+
+def _looking(kind: type[HTTPConnection], host: str, **options: Any) -> HTTPConnection:
+    connection = kind(host, **options)
+    vars(connection)["_create_connection"] = reached  # which http.client has for this
+    return connection
+
+
+_opener = build_opener(_NoRedirect, _Plain, _Secure)
 
 
 def _get(url: str) -> tuple[bytes, float]:
@@ -169,9 +206,10 @@ def _checked(url: str) -> str:
 
 
 def _is_metadata(host: str) -> bool:
-    """Whether it is an address of the link, where clouds tell their machines secrets."""
+    """Whether it is an address where clouds tell their machines secrets: one of the link, or of those who chose another."""
     try:
-        found = ipaddress.ip_address(host)
+        found = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return False
-    return (getattr(found, "ipv4_mapped", None) or found).is_link_local
+    found = getattr(found, "ipv4_mapped", None) or found
+    return found.is_link_local or str(found) in ELSEWHERE

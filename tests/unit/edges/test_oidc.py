@@ -7,20 +7,27 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
+import ssl
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import jwt
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from posthouse.clock import ManualClock
-from posthouse.edges.keys import KeySet, KeysUnavailable
+from posthouse.edges.keys import KeySet, KeysUnavailable, reached
 from posthouse.edges.oidc import NotWelcome, Refused, Sender
 from posthouse.errors import ConfigurationError
 from tests.kit.servers.issuer import ACCOUNT, AUDIENCE, Issuer, issuing
+from tests.kit.servers.proxy import Proxy
+from tests.kit.servers.tls import Authority
 
 NOW = 1_800_000_000.0
 
@@ -287,3 +294,64 @@ def test_keys_come_by_https_only(url: str) -> None:
 
 def _part(value: dict[str, str]) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+@pytest.mark.parametrize(
+    "secret", ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1%lo", "fd00:ec2::254", "100.100.100.200"]
+)
+async def test_a_name_that_leads_to_a_clouds_secrets_is_asked_nothing(
+    issuer: Issuer, clock: ManualClock, secret: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where only one of its addresses does."""
+    port = int(issuer.url.split("/")[2].partition(":")[2])
+
+    def resolved(*_: object, **__: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in ("127.0.0.1", secret)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    keys = KeySet(issuer.url.replace("127.0.0.1", "localhost"), clock)
+    with pytest.raises(KeysUnavailable):
+        await keys.key("any")
+    assert f"leads to {secret}, where clouds tell their machines secrets" in caplog.text
+    assert issuer.fetches == 0
+
+
+def test_a_name_is_looked_up_once_and_the_address_that_was_judged_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    resolve = socket.getaddrinfo
+
+    def rebinding(host: str, port: int, *rest: int, **named: int) -> object:
+        if host != "keys.example":
+            return resolve(host, port, *rest, **named)
+        asked.append(host)
+        address = "127.0.0.1" if len(asked) == 1 else "169.254.169.254"
+        return resolve(address, port, *rest, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", rebinding)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        reached(("keys.example", server.getsockname()[1])) as connection,
+    ):
+        assert connection.getpeername() == server.getsockname()
+    assert asked == ["keys.example"]
+
+
+async def test_who_is_reached_by_address_still_proves_the_name(
+    issuer: Issuer, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    files = authority.give("keys", host=x509.DNSName("keys.example"))
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(*files)
+    resolve = socket.getaddrinfo
+
+    def here(host: str, *rest: int, **named: int) -> object:
+        return resolve("127.0.0.1" if host.endswith(".example") else host, *rest, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", here)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))
+    place = urlsplit(issuer.url)
+    async with Proxy("127.0.0.1", place.port or 0, tls=tls) as proxy:
+        assert await KeySet(f"https://keys.example:{proxy.port}{place.path}", clock).key("first") is not None
+        with pytest.raises(KeysUnavailable):
+            await KeySet(f"https://other.example:{proxy.port}{place.path}", clock).key("first")
