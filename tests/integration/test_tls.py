@@ -99,7 +99,10 @@ async def test_key_and_certificate_may_stand_in_one_file(server: Guarded) -> Non
 
 async def test_nothing_passes_in_plain_text(server: Guarded) -> None:
     server.wear("good")
-    await refused(server.url_with(tls="false", tls_ca=None, tls_cert=None, tls_key=None))
+    said = await refused(server.url_with(tls="false", tls_ca=None, tls_cert=None, tls_key=None))
+    assert re.search(server.refusal, said, re.IGNORECASE), said
+    async with opened(server.url_with()) as broker:  # so it was not away
+        await broker.ensure(Topology(topics=[a_topic()]))
 
 
 async def test_a_client_without_a_certificate_is_refused(server: Guarded) -> None:

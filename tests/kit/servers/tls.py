@@ -140,9 +140,10 @@ class Wardrobe:
 
 
 class Guarded:
-    """A server behind TLS. `refusal` is what part of a failure says there, whichever library words it."""
+    """A server behind TLS. `refusal` is what is said of it to who speaks plain text, whichever library words it."""
 
     clothes: Wardrobe
+    refusal: str
 
     @abstractmethod
     def plain(self) -> str:
@@ -173,6 +174,8 @@ class Restarted(Guarded, Server):
 
 
 class TlsNats(Restarted, nats.NatsServer):
+    refusal = "no TLS: "
+
     def plain(self) -> str:
         return f"nats://127.0.0.1:{self.port}"
 
@@ -186,6 +189,8 @@ class TlsNats(Restarted, nats.NatsServer):
 
 
 class TlsRedis(Restarted, redis.RedisServer):
+    refusal = "reset by peer|closed by server"
+
     def plain(self) -> str:
         return f"redis://127.0.0.1:{self.port}"
 
@@ -194,6 +199,8 @@ class TlsRedis(Restarted, redis.RedisServer):
 
 
 class TlsRabbitmq(Restarted, rabbitmq.RabbitmqServer):
+    refusal = "reset by peer"
+
     def plain(self) -> str:
         return f"rabbitmq://shop:shop@127.0.0.1:{self.port}"
 
@@ -215,6 +222,8 @@ class TlsRabbitmq(Restarted, rabbitmq.RabbitmqServer):
 
 class TlsKafka(Restarted, kafka.KafkaServer):
     """Its own listener asks for certificates; the one for proxies stays plain, for the server itself."""
+
+    refusal = "Timed out"  # the driver says no more
 
     def plain(self) -> str:
         return f"kafka://127.0.0.1:{self.port}"
@@ -242,6 +251,7 @@ class TlsKafka(Restarted, kafka.KafkaServer):
 class TlsPostgres(Guarded):
     """`shop` must come with a certificate in that name; `postgres` is let in as it comes, for the tests themselves."""
 
+    refusal = "no encryption"
     ROLES = "CREATE ROLE shop LOGIN SUPERUSER REPLICATION"
     RULES = (
         "host all postgres 127.0.0.1/32 trust\nhost replication postgres 127.0.0.1/32 trust\n"
@@ -277,6 +287,8 @@ class TlsPostgres(Guarded):
 class Fronted(Guarded):
     """A server without TLS of its own, behind a proxy that asks for certificates."""
 
+    refusal = "Socket closed|reset by peer|broken pipe"
+
     def __init__(self, clothes: Wardrobe, port: int, url: str) -> None:
         self.clothes = clothes
         self._url = url
@@ -308,6 +320,8 @@ class Fronted(Guarded):
 
 class TlsSqs(Fronted):
     """Its scheme says whether there is TLS."""
+
+    refusal = "Connection was closed"
 
     def url_with(self, **words: str | None) -> str:
         url = super().url_with(**words)
