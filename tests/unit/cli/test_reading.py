@@ -98,6 +98,8 @@ LOOKS = {
     "seek --dry-run": ["shop", "--time", "2020-01-01T00:00:00Z"],
     "db restored --dry-run": ["shop"],
     "schema versions": ["shop"],
+    "grant list": ["shop"],
+    "grant show": ["shop", "1"],
 }
 """Those that need a store: where there is none they say so, with its name."""
 
@@ -143,6 +145,8 @@ DECIDES = {
     "projection rebuild": ["shop", "listings"],
     "projection drop": ["shop", "listings", "--yes"],
     "db restored": ["shop", "--yes"],
+    "grant approve": ["shop", "1"],
+    "grant revoke": ["shop", "1"],
 }
 """An operator's verbs: without a store there is nothing to decide, and none is made for it."""
 
@@ -170,6 +174,18 @@ OTHERS = {
     "topology apply": "makes topics",
     "db roles": "makes grants, by --apply alone",
     "db upgrade": "makes tables",
+    "export rights": "opens nothing",
+    "grant request": "needs a reason and a scope before it asks a store; tests/unit/cli/test_grant.py",
+    "keys new": "writes the files that it is asked for",
+    "keys list": "opens files of keys",
+    "keys check": "opens files of keys",
+    "keys retire": "writes into the file of keys",
+    "keys revoke": "writes into the file of keys",
+    "subject list": "needs secrets to be configured, and asks their store",
+    "subject show": "needs secrets to be configured, and asks their store",
+    "subject erase": "needs secrets to be configured, and asks their store",
+    "subject reapply": "needs secrets to be configured, and asks their store",
+    "subject upgrade": "needs secrets to be configured, and makes their tables",
     "registry serve": "serves",
     "registry user": "prints a line",
 }

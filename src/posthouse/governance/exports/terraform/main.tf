@@ -41,7 +41,8 @@ resource "google_pubsub_topic" "topic" {
 }
 
 # Pub/Sub says how often it has delivered a message only where a subscription has a dead-letter topic. Nothing is meant to get
-# here: Posthouse retries and keeps dead events itself.
+# here: Posthouse retries and keeps dead events itself. So do not lower max_delivery_attempts to the attempts of a policy: it
+# counts crashes and refused pushes too, and what is moved here is missing in the order of its key.
 
 resource "google_pubsub_topic" "lost" {
   project = var.project
