@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 
 from benchmarks.postgres import (
+    browsing,
     committing,
     consuming,
     fencing,
@@ -31,6 +32,7 @@ MEASURES: Mapping[str, Measure] = {
     "latency": latency.latency,
     "latency-held": latency.held_open,
     "order": fencing.order,
+    "browsing": browsing.browsing,
     "wal": storage.wal,
     "backlog": storage.backlog,
     "scrape": scraping.scrape,
