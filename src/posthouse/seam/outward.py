@@ -92,6 +92,8 @@ class EnvelopeBuilder:
         self._metadata: dict[str, Metadata] = {}
         """Of event types that name no residency: theirs, with the one that is meant then."""
         self._source = source
+        self._namespace = source.strip("/").rpartition("/")[0]
+        """Whose namesake in another namespace says other facts."""
         self._codec = codec
         self.clock = clock
         self._most = self._limit = min(limit, HARD_LIMIT - STAMP_ROOM)  # no reader looks at more
@@ -295,10 +297,11 @@ class EnvelopeBuilder:
 
     def _validate(self, event_type: EventType[object], payload: object, context: EventContext) -> bytes:
         """The data of a fact that this service may say and that fits its type."""
-        if event_type.subject.service != self._producer.service:
+        subject = event_type.subject
+        if subject.service != self._producer.service or (subject.namespace or "") != self._namespace:
             raise ConfigurationError(
-                f"{event_type.name} belongs to the service {event_type.subject.service!r}: {self._producer.service!r} may read "
-                "it, not publish it"
+                f"{event_type.name} belongs to the service {_home(subject.namespace, subject.service)!r}: "
+                f"{_home(self._namespace, self._producer.service)!r} may read it, not publish it"
             )
         data = event_type.payload.encode(payload)
         if len(data) > self._limit and self.seam.claim_check is None:
@@ -375,6 +378,10 @@ class EnvelopeBuilder:
             numbered=event.key is not None,
             idempotency_key=idempotency_key,
         )
+
+
+def _home(namespace: str | None, service: str) -> str:
+    return f"{namespace}.{service}" if namespace else service
 
 
 def _intended(event_type: EventType[object], key: str | None, context: EventContext, intent: str | None) -> str | None:

@@ -162,12 +162,14 @@ class Harness:
         if idempotency_key is None and event_type.terms.idempotency == "required":
             idempotency_key = f"{event_type.scope}:{new_id()}"
         for service in self.services:
-            if service.name == event_type.subject.service:
+            if (service.name, service.namespace) == (event_type.subject.service, event_type.subject.namespace):
                 async with service.transaction(tenant, correlation=correlation) as tx:
                     tx.context = msgspec.structs.replace(tx.context, causation=causation)
                     return tx.publish(payload, idempotency_key=idempotency_key)
         producer = Producer(service=event_type.subject.service)
-        builder = EnvelopeBuilder(producer, f"/{producer.service}", STRUCTURED, self.clock, 256 * 1024)
+        namespace = event_type.subject.namespace
+        source = f"/{namespace}/{producer.service}" if namespace else f"/{producer.service}"
+        builder = EnvelopeBuilder(producer, source, STRUCTURED, self.clock, 256 * 1024)
         context = EventContext(tenant=tenant, correlation=correlation, causation=causation)
         row = builder.build_one(payload, context, idempotency_key=idempotency_key)
         if row.key is not None:

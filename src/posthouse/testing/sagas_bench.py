@@ -240,7 +240,8 @@ class Bench:
         self.statements: list[tuple[str, Parameters]] = []
         self.said: list[Event[bytes]] = []
         self._namespace = namespace
-        self._builder = EnvelopeBuilder(Producer(service=of.service), f"/{of.service}", STRUCTURED, self.clock, LIMIT)
+        source = f"/{namespace}/{of.service}" if namespace else f"/{of.service}"
+        self._builder = EnvelopeBuilder(Producer(service=of.service), source, STRUCTURED, self.clock, LIMIT)
         self._book = self._declared(of)
 
     def use(self, of: SagaType) -> None:

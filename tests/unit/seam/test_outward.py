@@ -37,6 +37,15 @@ class ViewSeen:
     number: int = 0
 
 
+namesake = Service("plant", namespace="quarry")
+
+
+@namesake.event("stone.cut.v1", key="key")
+@dataclass(frozen=True)
+class StoneCut:
+    key: str
+
+
 @other.event("thing.found.v1", key="key")
 @dataclass(frozen=True)
 class ThingFound:
@@ -192,3 +201,10 @@ def test_a_fact_that_the_store_numbers_brings_no_number_of_its_own(wire: str) ->
     (row,) = builder(wire=wire).build(ViewSeen(), EventContext(tenant="t1"), extensions={"sequence": "7th"})
     frame = frame_of(row)
     assert decode_any(frame.headers, frame.body).extensions == {"sequence": "7th"}
+
+
+def test_a_namesake_in_another_namespace_does_not_publish_the_facts_of_a_service() -> None:
+    with pytest.raises(ConfigurationError, match=r"belongs to the service 'quarry\.plant': 'works\.plant' may read it"):
+        builder().build_one(StoneCut("k"), EventContext(tenant="t1"))
+    with pytest.raises(ConfigurationError, match=r"belongs to the service 'other'"):
+        builder().build_one(ThingFound("k"), EventContext(tenant="t1"))
