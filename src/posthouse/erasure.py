@@ -43,6 +43,7 @@ LOOK = 0.25
 SLACK = 5.0
 """Seconds beyond its lease after which a process that fell silent counts as having forgotten: its clock may run a little slower."""
 MOST = 100_000
+SNAPSHOTS = "snapshots"
 
 
 class Found(msgspec.Struct):
@@ -77,6 +78,11 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
         """Whether nothing about him can be read any more, as far as was looked."""
         return not self.silent and not any(found.opened or found.plain for found in self.places)
 
+    @property
+    def unseen(self) -> Sequence[str]:
+        """Places that could not be looked at, or not at all that is there."""
+        return [found.place for found in self.places if found.note and found.place != SNAPSHOTS]
+
 
 async def erase(
     service: Service, tenant: str, subject: str, *, why: str, by: str = "", within: float = 60.0, dry_run: bool = False
@@ -104,7 +110,7 @@ async def erase(
     forgot, silent = await _forgotten(vault, stands.number, within)
     receipt = await _say(service, receipt_type, stands, known)
     dropped = await _drop_snapshots(app)
-    places = [*await prove(app, tenant, subject), Found(place="snapshots", note=f"{dropped:,} dropped")]
+    places = [*await prove(app, tenant, subject), Found(place=SNAPSHOTS, note=f"{dropped:,} dropped")]
     return Erased(
         tenant=tenant, subject=subject, dry_run=False, number=stands.number, at=stands.at, again=bool(before),
         forgot=forgot, silent=silent, receipt=receipt, places=places,

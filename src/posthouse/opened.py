@@ -269,7 +269,10 @@ class Opened:
         """A key store that is away keeps nobody from starting: what needs its keys waits for it."""
         if self.vault is None:
             return
-        if problems := [found for one in self.services for found in self.vault.problems(one.declared.publishable)]:
+        declared = [one.declared for one in self.services]
+        if problems := [
+            found for one in declared for found in self.vault.problems(one.publishable, one.downcasts.values())
+        ]:
             raise ConfigurationError(*problems)
         try:
             await self.vault.store.present()

@@ -156,7 +156,12 @@ def _show(done: Erased) -> None:
         say(f"{name} has not said that it forgot the key: end it, or run this again", "bold red")
     say(f"receipt: {done.receipt}" if done.receipt else "the receipt was said before")
     _show_places(done.places)
-    if done.proven:
+    if done.proven and done.unseen:
+        say(
+            f"nothing about this person can be read any more where it was looked: not in {', '.join(done.unseen)}",
+            "yellow",
+        )
+    elif done.proven:
         say("nothing about this person can be read any more", "green")
     elif any(found.plain for found in done.places):
         say("PLAIN values were never encrypted: they stay until what holds them is purged", "bold red")

@@ -45,6 +45,11 @@ def personal_places(cls: type) -> tuple[Place, ...]:
     return tuple(_marked(cls, "", ()))
 
 
+def all_places(cls: type) -> frozenset[str]:
+    """Where all fields of a payload class travel, marked or not, named as `personal_fields` names them."""
+    return frozenset(_every(cls, "", ()))
+
+
 def classes_inside(cls: type) -> Iterator[type]:
     """The class itself and all classes with fields inside of it."""
     yield from _with_inner(cls, ())
@@ -156,6 +161,16 @@ def _marked(cls: type, path: str, inside: tuple[type, ...]) -> Iterator[Place]:
         for inner, many in _classes(hint, False):
             if inner not in inside:
                 yield from _marked(inner, f"{place}.{'*.' if many else ''}", (*inside, inner))
+
+
+def _every(cls: type, path: str, inside: tuple[type, ...]) -> Iterator[str]:
+    names = _travelling_names(cls)
+    for name, hint in _hints(cls).items():
+        place = f"{path}{names.get(name, name)}"
+        yield place
+        for inner, many in _classes(hint, False):
+            if inner not in inside:
+                yield from _every(inner, f"{place}.{'*.' if many else ''}", (*inside, inner))
 
 
 def _hints(cls: type) -> dict[str, object]:

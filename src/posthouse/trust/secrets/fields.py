@@ -10,7 +10,14 @@ import msgspec
 
 from posthouse.contracts import EventType
 from posthouse.contracts.payload import JSON
-from posthouse.contracts.personal import Place, classes_inside, classes_of_fields, hints_of_fields, personal_places
+from posthouse.contracts.personal import (
+    Place,
+    all_places,
+    classes_inside,
+    classes_of_fields,
+    hints_of_fields,
+    personal_places,
+)
 from posthouse.contracts.whose import outermost, owner_of
 
 
@@ -75,6 +82,21 @@ def problems_of(event_type: EventType[object]) -> Iterator[str]:
             yield (
                 f"{name}: {place.path!r} is personal and no plain text, so that nothing could stand there for those who may not see "
                 "it: let it be … | None"
+            )
+
+
+def problems_of_cast(newer: EventType[object], older: EventType[object]) -> Iterator[str]:
+    """Why what is secret in an event would lie open in the older version that is published beside it, one sentence each."""
+    there, secret = (
+        all_places(older.payload.cls),
+        [place.path for place in outermost(personal_places(older.payload.cls))],
+    )
+    for place in outermost(personal_places(newer.payload.cls)):
+        covered = any(place.path == one or place.path.startswith(f"{one}.") for one in secret)
+        if place.path in there and not covered:
+            yield (
+                f"{older.name}: {place.path!r} is personal in {newer.name} and not here, so that the older version, which is "
+                f"published beside it, would say it openly: mark it here too, Personal({place.mark.kind!r})"
             )
 
 

@@ -8,12 +8,13 @@ from typing import NoReturn
 
 from posthouse.contracts import EventType
 from posthouse.contracts.boxes import Box
+from posthouse.contracts.versions import Cast
 from posthouse.errors import FrameRefused
 from posthouse.events import Event
 from posthouse.store import CoreStore, Transaction
 from posthouse.store.actions import Action, ActionFilter
 from posthouse.trust.secrets.declaring import Secrets
-from posthouse.trust.secrets.fields import Fields, problems_of, secret_fields
+from posthouse.trust.secrets.fields import Fields, problems_of, problems_of_cast, secret_fields
 from posthouse.trust.secrets.keyring import Keyring
 from posthouse.trust.secrets.keys import open_keys
 from posthouse.trust.secrets.keystore import Erasure, KeyStore
@@ -66,9 +67,11 @@ class Vault:
         """Where the keys are."""
         return self.keyring.store
 
-    def problems(self, types: Iterable[EventType[object]]) -> list[str]:
-        """Why personal fields of what may be published cannot be kept secret, one sentence each."""
-        return [problem for known in types for problem in problems_of(known)]
+    def problems(self, types: Iterable[EventType[object]], casts: Iterable[Cast] = ()) -> list[str]:
+        """Why personal fields of what may be published cannot be kept secret, also in the older versions that `casts` make of it;
+        one sentence each."""
+        open_beside = [problem for cast in casts for problem in problems_of_cast(cast.source, cast.target)]
+        return [problem for known in types for problem in problems_of(known)] + open_beside
 
     # The steps of the seam.
 

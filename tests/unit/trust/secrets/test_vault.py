@@ -185,3 +185,34 @@ async def test_a_saga_says_somebodys_secret_in_a_fact_about_somebody_else(tmp_pa
         said = decode_any(row.headers, row.body)
         assert msgspec.json.decode(said.data)["words"]["of"] == "g1"
         assert msgspec.json.decode((await vault.decrypt(said)).data)["words"] == "Ada"
+
+
+class Registered(Payload):
+    guest_id: str
+    name: str
+    room: str = ""
+
+
+class Marked(Payload):
+    guest_id: str
+    name: Annotated[str, Personal("identity")]
+
+
+@pytest.mark.parametrize("older", [Registered, Marked])
+async def test_an_older_version_does_not_say_openly_what_is_personal_in_the_newer(
+    tmp_path: Path, older: type[Payload]
+) -> None:
+    hotel = Hotel(tmp_path)
+    first = hotel.service.event("guest.seen.v1", key="guest_id", about="guest_id" if older is Marked else "")(older)
+
+    class Newer(Marked):
+        pass
+
+    newer = hotel.service.event("guest.seen.v2", key="guest_id", about="guest_id")(Newer)
+    hotel.service.downcast(newer, to=first)(lambda fact: first(guest_id=fact.guest_id, name=fact.name))
+    if older is Marked:
+        async with hotel.app.running():
+            return
+    with pytest.raises(ConfigurationError, match=r"seen\.v1: 'name' is personal in .*seen\.v2 and not here"):
+        async with hotel.app.running():
+            pass
