@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -457,3 +458,18 @@ async def test_the_database_refuses_a_row_in_which_one_person_did_both(place: Pl
             await place.sql(beyond, grant.id)
     await place.sql(forged.format("grace", "console:grace"), grant.id)  # the same words, of another person
     assert (await place.app.grants.get(grant.id)).state == "expired"
+
+
+async def test_a_process_whose_clock_is_wrong_lengthens_no_grant_that_is_in_a_server(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grant, over = await place.granted(), await place.granted()
+    await place.sql("ends_at = approved_at", over.id)
+    now = time.time
+    for skew in (-7200.0, 7200.0):
+        monkeypatch.setattr(time, "time", lambda skew=skew: now() + skew)
+        if place.owner.startswith("/"):  # a file has no clock but that of whoever opens it
+            assert (await place.app.store.grants.draw(grant.id, 1) is None) == (skew > 0)
+        else:
+            assert await place.app.store.grants.draw(grant.id, 1) is not None
+            assert await place.app.store.grants.draw(over.id, 1) is None
