@@ -1,6 +1,6 @@
 import { equal } from "node:assert/strict";
 import { test } from "node:test";
-import { count, counted, rate, sentence, span } from "../src/ui/words";
+import { brief, count, counted, rate, sentence, span } from "../src/ui/words";
 
 test("lengths of time are short, and never longer than they were", () => {
   const said: [number, string][] = [
@@ -31,4 +31,9 @@ test("a message becomes a sentence", () => {
   equal(sentence("its store is away"), "Its store is away.");
   equal(sentence("is it up?"), "Is it up?");
   equal(sentence(""), "");
+});
+
+test("of a commit its first twelve digits are read, and other words stay", () => {
+  equal(brief("0.1.0 765d53cbfb9aa1d5995fabdc271d9e5338503157-worktree"), "0.1.0 765d53cbfb9a-worktree");
+  equal(brief("release-2026"), "release-2026");
 });

@@ -94,7 +94,7 @@ export function Acting({ name, params, title, force, asked, onDone, onClose }: A
     setError(undefined);
     try {
       const done = await act<Outcome>(name, { ...(JSON.parse(body) as object), why, seen: seen.seen, press: seen.press });
-      // The row that was pressed may be gone in a moment: what was done is said beside the page, until somebody has read it.
+      // The row that was pressed may be gone in a moment: what was done is said beside the page, until somebody has read it or went on.
       toast(done.data.sentence, { tone: "good", stay: true, ...led(name, params, done.data.job) });
       onClose();
       changed("*");

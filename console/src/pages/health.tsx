@@ -1,24 +1,8 @@
 // What the doctor finds about each store and each broker.
 import { useData } from "../api";
+import { Sentence } from "../held/states";
 import { Badge, Button, Notice, Page, Section, Table, type Tone } from "../ui";
-
-type Judgement = "ok" | "warn" | "fail";
-
-interface Check {
-  name: string;
-  found: string;
-  judgement: Judgement;
-  fix: string;
-}
-
-interface Examined {
-  service: string;
-  part: "store" | "broker";
-  place: string;
-  judgement: Judgement;
-  checks: Check[];
-  promise: { text: string; holds: boolean; because: string }[];
-}
+import { type Examined, type Judgement, findings, where } from "./findings";
 
 interface Health {
   sentence: string;
@@ -36,7 +20,7 @@ export default function HealthPage() {
   return (
     <Page
       title="Health"
-      says="What `posthouse doctor` finds about each store and each broker: settings, rights, tables, open transactions, and the promise that results. Nothing is changed."
+      says={<>What <code>posthouse doctor</code> finds about each store and each broker: settings, rights, tables, open transactions, and the promise that results. Nothing is changed.</>}
       data={health}
       actions={
         <Button onClick={health.refresh} busy={health.loading}>
@@ -47,19 +31,42 @@ export default function HealthPage() {
       {found && (
         <>
           <Notice tone={found.failed ? "bad" : found.warned ? "warn" : "good"}>{found.sentence}</Notice>
-          {found.examined.map((one) => (
-            <Place key={`${one.service} ${one.part}`} one={one} />
-          ))}
+          <ToMend examined={found.examined} />
+          <Section title="Each store and broker" says="Open one for all that was looked at.">
+            {found.examined.map((one) => (
+              <Place key={`${one.service} ${one.part}`} one={one} />
+            ))}
+          </Section>
         </>
       )}
     </Page>
   );
 }
 
-function Place({ one }: { one: Examined }) {
-  const open = one.judgement !== "ok";
+function ToMend({ examined }: { examined: readonly Examined[] }) {
+  const rows = findings(examined);
+  if (!rows.length) return null;
   return (
-    <details class="place" open={open}>
+    <Section title="What to mend">
+      <Table
+        caption="What to mend, the gravest first"
+        rows={rows}
+        id={({ check, places }) => `${check.name} ${check.found} ${places[0]?.service} ${places[0]?.part}`}
+        columns={[
+          { title: "Check", cell: ({ check }) => check.name },
+          { title: "State", cell: ({ check }) => <Badge tone={TONES[check.judgement]}>{WORDS[check.judgement]}</Badge> },
+          { title: "Where", cell: ({ places }) => <span class="wrap">{where(places)}</span> },
+          { title: "Found", wide: true, cell: ({ check }) => check.found },
+          { title: "How to mend it", wide: true, cell: ({ check }) => check.fix ? <Sentence text={check.fix} /> : "–" },
+        ]}
+      />
+    </Section>
+  );
+}
+
+function Place({ one }: { one: Examined }) {
+  return (
+    <details class="place">
       <summary>
         <Badge tone={TONES[one.judgement]}>{WORDS[one.judgement]}</Badge>
         <strong class="wrap">
@@ -76,7 +83,7 @@ function Place({ one }: { one: Examined }) {
             { title: "Check", cell: (check) => check.name },
             { title: "State", cell: (check) => <Badge tone={TONES[check.judgement]}>{WORDS[check.judgement]}</Badge> },
             { title: "Found", wide: true, cell: (check) => check.found },
-            { title: "How to mend it", wide: true, cell: (check) => check.fix || "–" },
+            { title: "How to mend it", wide: true, cell: (check) => check.fix ? <Sentence text={check.fix} /> : "–" },
           ]}
         />
         {one.promise.length > 0 && (

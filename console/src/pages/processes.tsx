@@ -1,7 +1,7 @@
 import { useData } from "../api";
 import { requery } from "../router";
 import type { PageProps } from "../routes";
-import { Age, Badge, Empty, Figure, Figures, Notice, Page, Table, Tabs, count, counted, span } from "../ui";
+import { Age, Badge, Empty, Figure, Figures, Notice, Page, Table, Tabs, brief, count, counted, span } from "../ui";
 
 interface Worker {
   id: string;
@@ -52,7 +52,7 @@ export default function Processes({ query }: PageProps) {
       <Figures>
         <Figure label="Running" value={count(of("runs").length)} says="gave a sign of life lately" tone={of("runs").length ? "good" : "bad"} />
         <Figure label="Silent" value={count(of("silent").length)} says={`no sign for ${span(found.data?.silent_after ?? 20)}`} tone={of("silent").length ? "warn" : "neutral"} />
-        <Figure label="Versions" value={count(versions.size)} says={[...versions].join(" · ") || "none runs"} tone={versions.size > 1 ? "info" : "neutral"} />
+        <Figure label="Versions" value={count(versions.size)} says={brief([...versions].join(" · ")) || "none runs"} tone={versions.size > 1 ? "info" : "neutral"} />
       </Figures>
       {alone.map((one) => (
         <Notice key={one.service} tone="warn" title={one.services.join(", ")}>
@@ -75,7 +75,7 @@ export default function Processes({ query }: PageProps) {
             { title: "Runs", cell: (row) => <span class="presses">{row.parts.map((part) => <Badge key={part}>{part}</Badge>)}</span> },
             { title: "Services", cell: (row) => <span class="wrap">{row.services.join(", ")}</span>, wide: true },
             { title: "Posthouse", cell: (row) => <span class="mono">{row.version}</span> },
-            { title: "Commit", cell: (row) => <span class="mono wrap">{row.commit || "–"}</span>, spare: true },
+            { title: "Commit", cell: (row) => <span class="mono wrap" title={row.commit}>{brief(row.commit) || "–"}</span>, spare: true },
             { title: "Stands aside", cell: (row) => (Object.keys(row.aside).length ? <span class="wrap">{Object.entries(row.aside).map(([saga, why]) => `${saga}: ${ASIDE[why]}`).join("; ")}</span> : "–"), spare: true },
           ]}
         />

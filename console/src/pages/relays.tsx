@@ -1,5 +1,6 @@
 import { useData } from "../api";
 import { Age, Badge, Figure, Figures, Page, Section, Table, count, counted, span } from "../ui";
+import { gravestFirst, state } from "./sending";
 
 interface Shard {
   number: number;
@@ -21,9 +22,6 @@ interface Store {
   processes: string[];
 }
 
-const state = (one: Store) =>
-  one.free === 0 ? ({ tone: "good", word: "sending" } as const) : one.leased ? ({ tone: "warn", word: "some are free" } as const) : one.unsent ? ({ tone: "bad", word: "nobody sends" } as const) : ({ tone: "neutral", word: "nobody leases" } as const);
-
 export default function Relays() {
   const found = useData<{ stores: Store[] }>("/relays", { live: "relays", every: 10_000 });
   const stores = found.data?.stores ?? [];
@@ -42,7 +40,7 @@ export default function Relays() {
       </Figures>
       <Table
         caption="Outboxes and their relays"
-        rows={stores}
+        rows={gravestFirst(stores)}
         id={(row) => row.service}
         columns={[
           { title: "Outbox of", cell: (row) => <strong class="wrap">{row.services.join(", ")}</strong> },

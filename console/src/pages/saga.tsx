@@ -48,7 +48,9 @@ interface Saga extends SagaLine {
   diagram: Drawn;
 }
 
-const PRESS: Record<string, string> = { "saga.retry": "Retry", "saga.resume": "Resume", "saga.cancel": "Cancel it" };
+const PRESS: Record<string, string> = { "saga.retry": "Retry", "saga.resume": "Go on", "saga.cancel": "Compensate" };
+/** Where there is nothing left to go on with: who did it by hand completes it, as in the list. */
+const RESTS: readonly Status[] = ["partial", "compensation_failed"];
 
 export default function OneSaga({ params, query }: PageProps) {
   const { service = "", saga = "", id = "" } = params;
@@ -82,7 +84,7 @@ function Shown({ one, service, done }: { one: Saga; service: string; done: () =>
           <ul class="plain presses-list">
             {one.advice.map((each) => each.act && (
               <li key={each.act}>
-                <Act small kind={each.act === "saga.cancel" ? "danger" : "plain"} name={each.act} params={each.act === "saga.cancel" ? { ...acts, reason: "cancelled at the console" } : acts} label={PRESS[each.act] ?? each.act} onDone={done} /> <span>{each.words}</span>
+                <Act small kind={each.act === "saga.cancel" ? "danger" : "plain"} name={each.act} params={each.act === "saga.cancel" ? { ...acts, reason: "cancelled at the console" } : acts} label={each.act === "saga.resume" && RESTS.includes(one.status) ? "Complete" : (PRESS[each.act] ?? each.act)} onDone={done} /> <span>{each.words}</span>
               </li>
             ))}
           </ul>

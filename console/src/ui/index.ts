@@ -16,4 +16,4 @@ export { Sparkline } from "./sparkline";
 export { Tabs, type Tab } from "./tabs";
 export { Toasts, toast } from "./toasts";
 export { cls, type Tone } from "./types";
-export { count, counted, rate, sentence, span } from "./words";
+export { brief, count, counted, rate, sentence, span } from "./words";

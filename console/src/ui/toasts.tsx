@@ -1,4 +1,6 @@
 import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { place } from "../router";
 import { Link } from "./link";
 import { cls, type Tone } from "./types";
 
@@ -7,12 +9,13 @@ interface More {
   /** Where one sees what was done. */
   to?: string;
   label?: string;
-  /** Stays until it is closed. */
+  /** Stays until it is closed, or its page is left. */
   stay?: boolean;
 }
 
 interface Toast extends More {
   id: number;
+  at: number;
   text: string;
 }
 
@@ -25,7 +28,7 @@ let last = 0;
 /** Say what became of something that was pressed, wherever its button has gone. What went wrong stays until it is closed. */
 export function toast(text: string, more: More = {}): void {
   const id = ++last;
-  shown.value = [...shown.value.filter((one) => one.text !== text).slice(1 - MOST), { id, text, ...more }];
+  shown.value = [...shown.value.filter((one) => one.text !== text).slice(1 - MOST), { id, at: Date.now(), text, ...more }];
   if (more.tone !== "bad" && !more.stay) setTimeout(() => drop(id), SHOWN);
 }
 
@@ -33,7 +36,14 @@ const drop = (id: number): void => {
   shown.value = shown.value.filter((one) => one.id !== id);
 };
 
+/** The page that it was said on was left: it is seen to its end, and goes. What went wrong stays. */
+function leave(): void {
+  for (const one of shown.value) if (one.stay && one.tone !== "bad") setTimeout(() => drop(one.id), one.at + SHOWN - Date.now());
+}
+
 export function Toasts() {
+  const { path } = place.value;
+  useEffect(() => leave, [path]);
   return (
     <section class="toasts" role="status" aria-live="polite" aria-label="What was done">
       {shown.value.map((one) => (

@@ -29,6 +29,9 @@ export function rate(perSecond: number | null | undefined): string {
   return `${perSecond < 10 ? perSecond.toFixed(perSecond < 0.1 ? 2 : 1) : Math.round(perSecond).toLocaleString("en")}/s`;
 }
 
+/** With commits as people read them: of forty digits the first twelve. */
+export const brief = (text: string): string => text.replace(/\b([0-9a-f]{12})[0-9a-f]{28}\b/g, "$1");
+
 /** With a capital and a full stop: messages of the command line have neither. */
 export const sentence = (text: string): string =>
   text && text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?`]$/.test(text) || text.includes("\n") ? "" : ".");

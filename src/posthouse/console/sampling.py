@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from posthouse.console.estate import Estate
 from posthouse.watch.samples import Sample
@@ -29,6 +29,8 @@ STEADY = 15.0
 
 TOTALS = {"outbox_committed_total": "committed", "outbox_sent_total": "sent", "consumer_applied_total": "applied"}
 """Counts that only grow, of which there are rates."""
+ANSWERS = ("store_up", "broker_up")
+"""Whether who was asked has answered."""
 LEVELS = {"consumer_in_flight": "in_flight", "outbox_unsent": "unsent", "held": "held"}
 AGES = {"consumer_lag_seconds": "lag", "outbox_oldest_unsent_seconds": "oldest_unsent"}
 
@@ -37,10 +39,11 @@ Name = tuple[str, str]
 
 
 class Look:
-    """One moment, in seconds since 1970, and every figure then."""
+    """One moment, in seconds since 1970, and every figure then. `silent`: since when a store or broker (`store_up` and its service)
+    has not answered."""
 
-    def __init__(self, at: float, samples: Sequence[Sample]) -> None:
-        self.at, self.samples = at, samples
+    def __init__(self, at: float, samples: Sequence[Sample], silent: Mapping[tuple[str, str], float] = {}) -> None:
+        self.at, self.samples, self.silent = at, samples, silent
         self._by: dict[tuple[str, str], list[Sample]] = {}
         for sample in samples:
             for word in {"", *sample.labels.values()}:
@@ -75,6 +78,7 @@ class Sampler:
         self._task: asyncio.Task[None] | None = None
         self._looked = asyncio.Event()
         self._last: Look | None = None
+        self._silent: dict[tuple[str, str], float] = {}
         self.times: deque[float] = deque(maxlen=KEPT)
         self._series: dict[Name, deque[float | None]] = {}
 
@@ -131,7 +135,10 @@ class Sampler:
         if self._standing is None or self._standing[0] != apps:
             self._standing = apps, Standing(apps)
         samples = await self._standing[1].samples()
-        self._last = Look(time.time(), samples)
+        at = time.time()
+        away = {(one.metric, one.labels["service"]) for one in samples if one.metric in ANSWERS and one.value == 0}
+        self._silent = {part: self._silent.get(part, at) for part in away}
+        self._last = Look(at, samples, self._silent)
         self._keep(self._last)
 
     def _keep(self, look: Look) -> None:

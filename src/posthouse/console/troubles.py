@@ -161,6 +161,10 @@ def _away(look: Look) -> Iterator[Trouble]:
         for sample in look.found(metric):
             if sample.value == 0:
                 service = sample.labels["service"]
+                since = look.silent.get((metric, service))
+                if since is not None and look.at - since < LONG:
+                    yield _no_answer(part, service, page)
+                    continue
                 yield Trouble(
                     gravity="now",
                     kind=f"{part} away",
@@ -172,6 +176,22 @@ def _away(look: Look) -> Iterator[Trouble]:
                     press=[Press("Health", "/health")],
                     page=page,
                 )
+
+
+def _no_answer(part: str, service: str, page: str) -> Trouble:
+    """A busy machine answers late now and then: that wakes nobody."""
+    return Trouble(
+        gravity="soon",
+        kind=f"{part} away",
+        service=service,
+        of=part,
+        what=f"The {part} of {service} has not answered in time.",
+        means="It is slow, or away. Until it answers nobody can tell what is in it; nothing is lost by it.",
+        do="Nothing yet: it is asked again every few seconds. If it stays away, this needs a person.",
+        press=[Press("Health", "/health")],
+        page=page,
+        word="Asked again",
+    )
 
 
 def _missing(look: Look) -> Iterator[Trouble]:

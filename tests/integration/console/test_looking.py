@@ -61,6 +61,16 @@ def test_an_integer_that_a_browser_cannot_hold_is_shown_as_it_is(chrome: Browser
         expect(page.get_by_text(f"-{BIG}").first).to_be_visible()
 
 
+def test_health_says_first_what_is_to_be_mended_and_shows_the_rest_when_asked(chrome: Browser, looked_at: Door) -> None:
+    with signed_in(chrome, looked_at) as page:
+        _go(page, "/health")
+        expect(page.get_by_role("table", name="What to mend")).to_be_visible()
+        checks = page.get_by_role("table", name="Checks of the store of orders")
+        expect(checks).to_have_count(0)
+        page.get_by_role("main").locator("summary").filter(has_text="Store of orders").click()
+        expect(checks).to_be_visible()
+
+
 def _crawled(page: Page) -> set[str]:
     waiting, seen = [_path(page)], set[str]()
     while waiting and len(seen) < MOST:

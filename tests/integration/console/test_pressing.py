@@ -47,6 +47,15 @@ def test_a_held_event_is_given_up_and_its_key_goes_on(console: Page, town: Path)
     assert _logged(town) == {("held skip", WHY)}
 
 
+def test_what_was_done_is_said_on_its_page_and_goes_when_that_is_left(console: Page, town: Path) -> None:
+    _open(console, town, "nobody-0")
+    _press(console, "Skip…", "Skip")
+    done = console.get_by_role("status", name="What was done").get_by_role("link")
+    expect(done).to_be_visible()
+    console.get_by_role("navigation").get_by_role("link", name="Home").click()
+    expect(done).to_have_count(0, timeout=15_000)
+
+
 def test_a_payload_is_edited_and_the_event_runs_again(console: Page, town: Path) -> None:
     _open(console, town, "bad-1")
     console.get_by_role("button", name="Unmask").click()
@@ -82,7 +91,9 @@ def test_all_of_a_failure_run_again_as_a_job(console: Page, town: Path) -> None:
 def test_a_saga_that_cannot_be_undone_is_completed_by_hand(console: Page, town: Path) -> None:
     console.get_by_role("navigation").get_by_role("link", name="Sagas").click()
     console.get_by_role("link", name=re.compile("broken")).first.click()
-    _press(console, re.compile("(Go on|Resume|done by hand|Complete)"), None)
+    console.get_by_role("main").get_by_role("button", name="Complete").first.click()
+    expect(console.get_by_role("dialog").locator("button[type=submit]")).to_have_text("Complete")
+    _confirm(console, None)
     assert ("saga resume", WHY) in _logged(town)
     assert _count(town, "SELECT count(*) FROM posthouse_saga WHERE status = 'compensation_failed'") == 0
 

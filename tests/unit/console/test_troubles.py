@@ -55,3 +55,12 @@ def test_the_age_of_a_saga_is_said_to_be_that_of_its_beginning() -> None:
     look = Look(0.0, [Sample("saga_instances", labels, 1.0), Sample("saga_oldest_seconds", labels, 600.0)])
     [trouble] = troubles(look)
     assert "begun 10 min ago" in trouble.what
+
+
+@pytest.mark.parametrize(("metric", "part"), [("store_up", "store"), ("broker_up", "broker")])
+def test_one_answer_that_is_late_wakes_nobody_and_silence_that_lasts_does(metric: str, part: str) -> None:
+    down = [Sample(metric, {"service": "s"}, 0.0)]
+    [late] = troubles(Look(109.0, down, {(metric, "s"): 100.0}))
+    [gone] = troubles(Look(110.0, down, {(metric, "s"): 100.0}))
+    assert (late.gravity, late.word) == ("soon", "Asked again")
+    assert (gone.gravity, gone.what) == ("now", f"The {part} of s cannot be asked.")

@@ -36,11 +36,12 @@ class Change(msgspec.Struct, frozen=True):
 class Look(msgspec.Struct, frozen=True, kw_only=True):
     """What will happen, in words and numbers, and the state of the thing that was looked at.
 
-    `tenant` is whose the thing is, empty where it is nobody's; `turn` that of its row, where the act itself is refused by it;
+    `title` is what the button says, empty where it is that of the act; `tenant` is whose the thing is, empty where it is nobody's; `turn` that of its row, where the act itself is refused by it;
     `seen` whatever else would make it another thing when it changes.
     """
 
     sentence: str
+    title: str = ""
     danger: str = ""
     lines: Sequence[str] = ()
     counts: Mapping[str, int | str] = {}

@@ -121,7 +121,7 @@ async def _before(call: Call[object], seen: Seen) -> Outcome | None:
 def _preview(act: AnyAct, look: Look) -> Mapping[str, object]:
     return {
         "name": act.name,
-        "title": act.title,
+        "title": look.title or act.title,
         "sentence": look.sentence,
         "danger": look.danger,
         "lines": look.lines,

@@ -13,7 +13,7 @@ from posthouse.errors import ChangedSince, did_you_mean
 from posthouse.processes import SagaInstances
 from posthouse.processes.schedule.desk import Schedules, ScheduleView
 from posthouse.store import Action, Timer
-from posthouse.store.sagas import SagaFilter, SagaRow
+from posthouse.store.sagas import FOR_AN_OPERATOR, SagaFilter, SagaRow
 
 
 class OneSaga(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,10 @@ async def _look_saga_resume(call: Call[Resumed]) -> Look:
     row = await _saga(call)
     _refuse_status(row, ("partial", "compensation_failed", "compensating", "running"), "resume")
     danger = "What failed is taken as done by hand: make sure that it was."
-    return _seen(row, "goes on without what failed; a partial one is completed.", danger)
+    if row.status not in FOR_AN_OPERATOR:
+        return _seen(row, "goes on without what failed.", danger)
+    what = "is completed" if row.status == "partial" else "takes the failed undo as done, and undoes the rest"
+    return msgspec.structs.replace(_seen(row, f"{what}.", danger), title="Complete")
 
 
 async def _look_saga_cancel(call: Call[Cancelled]) -> Look:

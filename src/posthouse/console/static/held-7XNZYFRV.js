@@ -1,1 +1,0 @@
-import{a,b,c,d}from"./chunk-SDYP4OS6.js";import"./chunk-IQSXK2FR.js";import"./chunk-JTEQ7IJJ.js";import"./chunk-GVZMEJOK.js";import"./chunk-6TNAKNS3.js";export{c as Events,d as KeyLink,b as MANY,a as default};
