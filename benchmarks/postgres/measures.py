@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 
+from benchmarks import signing
 from benchmarks.postgres import (
     browsing,
     committing,
@@ -36,6 +37,7 @@ MEASURES: Mapping[str, Measure] = {
     "wal": storage.wal,
     "backlog": storage.backlog,
     "scrape": scraping.scrape,
+    "signing": signing.on_postgres,
 }
 
 BIG: Mapping[str, Measure] = {
