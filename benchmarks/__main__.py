@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import brokers, counting, latency, memory, receiving, redelivery, sending, signing, tracing
+from benchmarks import brokers, counting, encrypting, latency, memory, receiving, redelivery, sending, signing, tracing
 from benchmarks.load import run as load
 from benchmarks.load.plan import Plan
 from benchmarks.load.result import readings
@@ -45,6 +45,7 @@ MEASURES: Mapping[str, Measure] = {
     "memory": memory.memory,
     "tracing": tracing.tracing,
     "signing": signing.embedded,
+    "encrypting": encrypting.encrypting,
 }
 
 QUICK = 0.1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -35,6 +35,10 @@ from posthouse.seam.outward import FIRST_ID
 from posthouse.trust.secrets.fields import Fields, Secret
 
 NONCE = 12
+NONCES = 64
+VERSION = "posthouse.secret.1"
+STANDS_FOR = ('"⟨'.encode(), b'"\\')
+"""How the JSON of a text may begin that stands for a secret: as it is, or with an escape."""
 
 
 class Token(msgspec.Struct, frozen=True, array_like=True):
@@ -62,6 +66,7 @@ _token = msgspec.json.Decoder(Token)
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _array = msgspec.json.Decoder(list[msgspec.Raw])
 _scalar = msgspec.json.Decoder(str | int | None)
+_text = msgspec.json.Decoder(str)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -98,18 +103,32 @@ def carried_in(event: Event[bytes], fields: Fields) -> set[str]:
     return found
 
 
+def nonces() -> Iterator[bytes]:
+    """One for each box of a flush: the system is asked once for many."""
+    while True:
+        some = os.urandom(NONCE * NONCES)
+        for first in range(0, len(some), NONCE):
+            yield some[first : first + NONCE]
+
+
 def sealed(
-    event: Event[bytes], fields: Fields, key_of: KeyOf, *, conceal: bool = False, edited: bool = False
+    event: Event[bytes],
+    fields: Fields,
+    key_of: KeyOf,
+    nonces: Iterator[bytes],
+    *,
+    conceal: bool = False,
+    edited: bool = False,
 ) -> Event[bytes]:
     """The event with its secret fields in boxes. RuleBroken for data about somebody who was erased. With `conceal` what is plain is
     left out rather than sealed, and no key is needed. `edited`: what is in a box already stays there."""
-    bound = _bound_id(event)
+    tenant, type, bound = event.tenant, event.type, _bound_id(event)
 
     def seal(raw: bytes, secret: Secret, path: str, of: str) -> bytes:
         gap: Gap = "text" if secret.text else "null"
         if edited and raw[:1] == b"{" and MARK in raw and (box := box_in(raw)) is not None:
             return raw if box.of == of else _gone(of, secret, gap)
-        if raw[:1] == b'"' and is_withheld(held := msgspec.json.decode(raw, type=str)):
+        if raw.startswith(STANDS_FOR) and is_withheld(held := _text.decode(raw)):
             if conceal or (token := _token_in(held)) is None:
                 return raw if conceal else _gone(of, secret, gap)
             if isinstance(key := key_of(token.box.of), Erased) or not _is_proven(key, event.tenant, token):
@@ -124,10 +143,9 @@ def sealed(
                 "erased",
                 f"{event.type}: {path!r} is about {of!r} of tenant {event.tenant!r}, who was erased: it cannot be said again",
             )
-        box = Box(1, of, secret.kind, gap)
-        nonce = os.urandom(NONCE)
-        secured = nonce + key.encrypt(nonce, raw, _associated(event.tenant, bound, event.type, path, box))
-        return _encode(msgspec.structs.replace(box, box=base64.b64encode(secured).decode()))
+        nonce, kind = next(nonces), secret.kind
+        secured = nonce + key.encrypt(nonce, raw, _encode((VERSION, tenant, of, kind, gap, bound, type, path)))
+        return _encode(Box(1, of, kind, gap, binascii.b2a_base64(secured, newline=False).decode("ascii")))
 
     return event.with_data(_Walk(event, seal).into(event.data, fields, ""))
 
@@ -263,7 +281,7 @@ def _carrying(tenant: str, token: Token) -> bytes:
 
 
 def _associated(tenant: str, bound: str, type: str, path: str, box: Box) -> bytes:
-    return _encode(("posthouse.secret.1", tenant, box.of, box.kind, box.gap, bound, type, path))
+    return _encode((VERSION, tenant, box.of, box.kind, box.gap, bound, type, path))
 
 
 def _bound_id(event: Event[bytes]) -> str:
@@ -295,6 +313,8 @@ class _Walk:
     def __init__(self, event: Event[bytes], put: Callable[[bytes, Secret, str, str], bytes]) -> None:
         self._event = event
         self._put = put
+        self._top: Mapping[str, msgspec.Raw] = {}
+        """The fields of the payload, as they were."""
         self._roots: dict[tuple[str, ...], str] = {}
 
     def into(self, raw: bytes, fields: Fields, path: str) -> bytes:
@@ -306,10 +326,13 @@ class _Walk:
         if raw[:1] != b"{":
             return raw
         held = _object.decode(raw)
-        every = fields.inner.get("*")
-        changed = False
-        for name, value in held.items():
-            if (there := fields.inner.get(name, every)) is not None:
+        if not path:
+            self._top = held.copy()
+        known = fields.inner
+        every, changed = known.get("*"), False
+        for name in known if every is None else list(held):
+            there, value = known.get(name, every), held.get(name)
+            if there is not None and value is not None:
                 held[name] = msgspec.Raw(self._at(bytes(value), there, f"{path}{name}", held))
                 changed = True
         return _encode(held) if changed else raw
@@ -331,10 +354,13 @@ class _Walk:
     def _root(self, root: tuple[str, ...]) -> str:
         found = self._roots.get(root)
         if found is None:
-            raw: msgspec.Raw | None = msgspec.Raw(self._event.data)
-            for name in root:
-                held = bytes(raw).strip() if raw is not None else b""
-                raw = _object.decode(held).get(name) if held[:1] == b"{" else None
+            held: Mapping[str, msgspec.Raw] = self._top
+            raw: msgspec.Raw | None = None
+            for depth, name in enumerate(root):
+                if depth:
+                    inside = bytes(raw).strip() if raw is not None else b""
+                    held = _object.decode(inside) if inside[:1] == b"{" else {}
+                raw = held.get(name)
             found = self._roots[root] = _id(raw)
         return found
 

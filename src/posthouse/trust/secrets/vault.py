@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
@@ -27,6 +28,7 @@ from posthouse.trust.secrets.sealing import (
     carried,
     carried_in,
     holds_boxes,
+    nonces,
     opened,
     refuse_boxes,
     sealed,
@@ -83,10 +85,9 @@ class Vault:
         if not any(self._fields_of(event.type) for event in events):
             return events
         try:
-            return [self._sealed(event, {}) for event in events]
+            return self._all_sealed(events, {})
         except Missing:
-            keys = await self._keys_for(events)
-            return [self._sealed(event, keys.get(event.tenant, {})) for event in events]
+            return self._all_sealed(events, await self._keys_for(events))
 
     async def decrypt(self, event: Event[bytes]) -> Event[bytes]:
         """Open what these services may read; a placeholder stands for the rest."""
@@ -117,17 +118,17 @@ class Vault:
     def conceal(self, event: Event[bytes]) -> Event[bytes]:
         """What may be kept in a history of a fact that is not sealed yet."""
         fields = self._fields_of(event.type)
-        return event if fields is None else sealed(event, fields, _no_key, conceal=True)
+        return event if fields is None else sealed(event, fields, _no_key, iter(()), conceal=True)
 
     async def edited(self, event: Event[bytes]) -> Event[bytes]:
         """An event that was edited, with what is plain in it sealed."""
         if self._fields_of(event.type) is None:
             return event
         try:
-            return self._sealed(event, {}, edited=True)
+            (found,) = self._all_sealed([event], {}, edited=True)
         except Missing:
-            keys = await self._keys_for([event])
-            return self._sealed(event, keys.get(event.tenant, {}), edited=True)
+            (found,) = self._all_sealed([event], await self._keys_for([event]), edited=True)
+        return found
 
     # Erasures that the key store may have lost.
 
@@ -151,11 +152,18 @@ class Vault:
             self._fields[name] = secret_fields(known)
         return self._fields[name]
 
-    def _sealed(self, event: Event[bytes], keys: Mapping[str, Key], *, edited: bool = False) -> Event[bytes]:
-        fields = self._fields_of(event.type)
-        if fields is None:
-            return event
-        return sealed(event, fields, self._key_of(event.tenant, keys), edited=edited)
+    def _all_sealed(
+        self, events: Sequence[Event[bytes]], keys: Mapping[str, Mapping[str, Key]], *, edited: bool = False
+    ) -> list[Event[bytes]]:
+        """One after the other without a pause, so that a key is looked up once for all of them."""
+        found, fresh, of = [], nonces(), dict[str, Callable[[str], Key]]()
+        for event in events:
+            if (fields := self._fields_of(event.type)) is not None:
+                if (key_of := of.get(event.tenant)) is None:
+                    key_of = of[event.tenant] = functools.cache(self._key_of(event.tenant, keys.get(event.tenant, {})))
+                event = sealed(event, fields, key_of, fresh, edited=edited)
+            found.append(event)
+        return found
 
     def _key_of(self, tenant: str, keys: Mapping[str, Key]) -> Callable[[str], Key]:
         def key_of(subject: str) -> Key:

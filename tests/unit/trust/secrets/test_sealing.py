@@ -19,7 +19,17 @@ from posthouse.errors import ConfigurationError, ContractError, FrameRefused, Ru
 from posthouse.events import Event
 from posthouse.trust.secrets import ERASED, WITHHELD, is_withheld
 from posthouse.trust.secrets.fields import problems_of, secret_fields
-from posthouse.trust.secrets.sealing import Erased, Key, boxes_in, carried, opened, sealed, subjects_in, withheld
+from posthouse.trust.secrets.sealing import (
+    Erased,
+    Key,
+    boxes_in,
+    carried,
+    nonces,
+    opened,
+    sealed,
+    subjects_in,
+    withheld,
+)
 
 Email = Annotated[str, Personal("contact")]
 
@@ -77,7 +87,7 @@ def event_of(value: object, **fields: Any) -> Event[bytes]:
 def sealed_by(keys: Callable[[str], Key], event: Event[bytes], cls: type) -> Event[bytes]:
     fields = secret_fields(event_type_of(cls))
     assert fields is not None
-    return sealed(event, fields, keys)
+    return sealed(event, fields, keys, nonces())
 
 
 @pytest.fixture
