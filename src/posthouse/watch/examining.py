@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
@@ -20,6 +22,7 @@ from posthouse.store import has_process_tables
 from posthouse.store.sagas import NOT_OVER
 from posthouse.survey import Surveyed
 from posthouse.topology import Scope, plan
+from posthouse.trust.secrets import Secrets
 from posthouse.watch.order import order_checks
 from posthouse.watch.permissions import permission_checks
 from posthouse.watch.status import forgotten
@@ -53,7 +56,7 @@ async def _examine_store(app: App, within: float | None, sagas: int | None) -> E
     declared = [handlers for service in app.services for handlers in service.declared.consumers.values()]
     shapes = {handler.view for handlers in declared for handler in handlers.values() if handler.view is not None}
     checks = await _checked(lambda: app.store.checks(shapes=shapes), "is the server up, and the URL right?", within)
-    checks = [*_encryption(app.opened.ports.store_url), *checks]
+    checks = [*_encryption(app.opened.ports.store_url), *key_checks(app.opened.secrets), *checks]
     return Examination(
         service=app.opened.name,
         part="store",
@@ -62,6 +65,25 @@ async def _examine_store(app: App, within: float | None, sagas: int | None) -> E
         if _unreached(checks)
         else [*checks, *await _saga_checks(app, sagas), *await _schedule_checks(app)],
     )
+
+
+def key_checks(secrets: Secrets | None) -> list[Check]:
+    """Keys of secret fields that lie where a copy brings them back, or brings with them what opens them."""
+    if secrets is None:
+        return []
+    found, keys = list[Check](), urlsplit(secrets.keys_url)
+    if dict(parse_qsl(keys.query)).get("beside_store") == "true":
+        fix = "give the keys a database of their own: backups of this one bring erased persons back"
+        found.append(Check(name="key store", found="in the database of a service", judgement="warn", fix=fix))
+    kind, _, master = secrets.master_name.partition(":")
+    if kind == "file" and keys.scheme == "sqlite":
+        beside = Path(unquote(keys.path)[1:]).absolute().parent
+        if Path(master).absolute().parent == beside:
+            fix = "keep it elsewhere, or in env:, aws-kms: or gcp-kms: whoever copies the folder can read everything"
+            found.append(
+                Check(name="master key", found=f"beside its key store, in {beside}", judgement="warn", fix=fix)
+            )
+    return found
 
 
 async def _saga_checks(app: App, most: int | None) -> Sequence[Check]:
