@@ -40,7 +40,7 @@ export default function MapPage({ query }: PageProps) {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
   const hits = useMemo(() => (wanted.length && found ? found.nodes.filter((one) => matches(one, wanted)) : []), [found, words]);
   const marked = useMemo(() => (wanted.length && view ? new Set(view.nodes.filter((one) => hits.includes(one) || hits.some((hit) => hit.id === one.id || (!service && !all && hit.service === one.service))).map((one) => one.id)) : null), [view, hits]);
-  const stuck = found?.nodes.filter((one) => one.gravity === "now") ?? [];
+  const stuck = view?.nodes.filter((one) => one.gravity === "now") ?? [];
   return (
     <Page
       title={service ? `Map of ${service}` : "Map"}

@@ -71,6 +71,27 @@ def test_health_says_first_what_is_to_be_mended_and_shows_the_rest_when_asked(ch
         expect(checks).to_be_visible()
 
 
+def test_the_map_counts_the_places_that_it_shows_in_need(chrome: Browser, looked_at: Door) -> None:
+    with signed_in(chrome, looked_at) as page:
+        for view in ("", "?view=all"):
+            _go(page, f"/map{view}")
+            expect(page.get_by_role("table")).to_be_visible()
+            shown = page.get_by_role("table").get_by_text("needs a person", exact=True).count()
+            assert shown > 0
+            expect(page.locator(".says")).to_contain_text(f". {shown} place")
+
+
+def test_on_a_desk_all_pages_are_in_sight_beside_the_page(chrome: Browser, looked_at: Door) -> None:
+    with signed_in(chrome, looked_at, width=1440) as page:
+        page.set_viewport_size({"width": 1440, "height": 900})
+        assert (
+            page.evaluate(
+                "() => { const it = document.querySelector('.rail'); return it.scrollHeight - it.clientHeight; }"
+            )
+            <= 0
+        )
+
+
 def _crawled(page: Page) -> set[str]:
     waiting, seen = [_path(page)], set[str]()
     while waiting and len(seen) < MOST:
