@@ -42,8 +42,8 @@ async def test_a_key_store_that_dies_and_comes_back_again_and_again_delays_event
     await keys.upgrade()
     await keys.aclose()
     terms = {"store": store, "broker": store, "keys": restartable_postgres.url}
-    writer = Hotel(tmp_path, **terms)  # type: ignore[arg-type]
-    reader = Hotel(tmp_path, keep=0.01, patience=1.0, **terms)  # type: ignore[arg-type]
+    writer = Hotel(tmp_path, **terms)
+    reader = Hotel(tmp_path, keep=0.01, patience=1.0, **terms)
     await writer.app.store.upgrade()
     number, held_up = 0, 0
 
