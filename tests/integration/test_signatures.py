@@ -140,6 +140,43 @@ async def test_a_byte_that_was_changed_in_the_outbox_is_quarantined_and_its_neig
     assert sorted(shop.heard) == [("a", 1), ("c", 3)]
 
 
+async def test_a_body_that_is_no_json_any_more_is_quarantined_as_forged_and_its_neighbours_go_on(shop: Shop) -> None:
+    await shop.place(("a", 1), ("b", 2), ("c", 3))
+    victim = (await shop.kept())[1]
+    await shop.sql(
+        "UPDATE posthouse_outbox SET body = ? WHERE id = ?", "UPDATE posthouse.outbox SET body = $1 WHERE id = $2",
+        flipped(victim.body, b"{"), victim.id,
+    )  # fmt: skip
+    async with shop.app.running():
+        (held,) = await shop.settles(heard=2, held=1)
+        refused = shop.app.opened.seam.counting.counter("signatures_refused_total", "shop", "forged", "require")
+        assert refused.value == 1, "an alert looks at this figure"
+    assert sorted(shop.heard) == [("a", 1), ("c", 3)]
+    assert (held.state, held.reason[:6]) == ("quarantined", "forged")
+
+
+@pytest.mark.parametrize("change", ["body = CAST(body AS TEXT)", "headers = '{'"])
+async def test_a_row_that_no_frame_can_be_made_of_is_set_aside_and_its_neighbours_flow(shop: Shop, change: str) -> None:
+    await shop.place(("a", 1), ("b", 2), ("c", 3))
+    victim = (await shop.kept())[1]
+    if "body" in change and not shop.url.startswith("sqlite"):
+        change = "headers = 'text'"  # its columns have types
+    await shop.sql(
+        f"UPDATE posthouse_outbox SET {change} WHERE id = ?",
+        f"UPDATE posthouse.outbox SET {change} WHERE id = $1",
+        victim.id,
+    )
+    async with shop.app.running():
+        await shop.settles(heard=2, held=0)
+        await shop.place(("d", 4))
+        await shop.settles(heard=3, held=0)
+    (stuck,) = await shop.app.store.outbox.stuck()
+    assert (stuck.row.id, stuck.state, stuck.attempts) == (victim.id, "quarantined", 1)
+    assert stuck.error.startswith("no frame can be made of its row: ")
+    assert "damaged" in stuck.error
+    assert sorted(shop.heard) == [("a", 1), ("c", 3), ("d", 4)]
+
+
 async def _again(shop: Shop, before: HeldEvent) -> bool:
     held = await shop.held()
     return [one.state for one in held] == ["quarantined"] and held[0].turn > before.turn

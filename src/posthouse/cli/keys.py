@@ -177,7 +177,8 @@ def _unsigned(known: Mapping[str, Key], services: Sequence[Service]) -> Iterator
         source = f"/{service.namespace}/{service.name}" if service.namespace else f"/{service.name}"
         active = [key for key in known.values() if key.source == source and key.use == "facts"]
         active = [key for key in active if key.state(now) == "active"]
-        for topic in sorted({one.topic for one in service.declared.catalogue if one.subject.service == service.name}):
+        said = [*service.declared.own_events, *service.declared.internal_events]  # those of sagas and schedules too
+        for topic in sorted({one.topic for one in said}):
             if not any(fits(topic, key.topics) for key in active):
                 yield f"{topic}: no active key signs for {source}: `posthouse keys new ID --source {source}`"
 

@@ -119,13 +119,13 @@ class Decoder:
         return msgspec.structs.replace(inbound, event=event, handler=self.handlers.get(event.type), fact=fact)
 
     def _read_again(self, held: HeldEvent) -> Event[bytes]:
-        """The event of a held row. Where it was read once and cannot be read now, somebody changed the row."""
+        """The event of a held row."""
         seals, arrival = self.seam.seals, Arrival(held.entry.topic, held.first_at, held=True)
         try:
             event = decode_any(held.headers, held.body)
-        except DecodeError:
-            if seals is not None and held.type:
-                seals.refuse_unreadable(arrival)
+        except DecodeError as error:
+            if seals is not None:
+                seals.refuse_unreadable(arrival, words_of(error))
             raise
         return event if seals is None else seals.prove(arrival, event)
 

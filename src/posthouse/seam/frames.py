@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from posthouse.broker import Frame
+from posthouse.broker import Frame, Verdict
 from posthouse.events import codec_of
+from posthouse.redaction import words_of
 from posthouse.store import OutboxRow
 
 DEAD_LETTERS = ".dlq"
 """How the topics of dead letters end."""
+
+UNFIT = "no frame can be made of its row: "
+"""How the reason begins where no broker was asked."""
 
 
 def frame_of(row: OutboxRow) -> Frame:
@@ -32,3 +36,19 @@ def frames_of(rows: Sequence[OutboxRow]) -> list[Frame]:
         key = None if key is None else f"{row.tenant}:{key}"
         frames.append(Frame(topic=row.topic, id=row.event_id, key=key, headers=headers, body=body))
     return frames
+
+
+def fit_for_broker(rows: Sequence[OutboxRow]) -> tuple[Sequence[Frame], Mapping[int, Verdict]]:
+    """The frames of those rows that have one, and by their place what is to be said of the others: somebody changed them where they
+    lie. One such row costs its neighbours nothing."""
+    try:
+        return frames_of(rows), {}
+    except Exception:  # whatever is in a row that nobody should have touched; below it is told which one
+        frames: list[Frame] = []
+        unfit: dict[int, Verdict] = {}
+        for place, row in enumerate(rows):
+            try:
+                frames.append(frame_of(row))
+            except Exception as error:
+                unfit[place] = Verdict(False, f"{UNFIT}{words_of(error)}", final=True)
+        return frames, unfit

@@ -19,8 +19,9 @@ from posthouse.contracts import EventType
 from posthouse.contracts.versions import Cast, lift
 from posthouse.errors import ContractError, DecodeError
 from posthouse.events import Event, decode_any
+from posthouse.redaction import words_of
 from posthouse.seam.schema_guard import SchemaGuard
-from posthouse.seam.seals import Arrival
+from posthouse.seam.seals import Arrival, Seals
 from posthouse.seam.seam import Seam
 from posthouse.seam.timing import OK, outcome_of
 
@@ -35,15 +36,24 @@ def open_frame(seam: Seam, consumer: str, delivery: Delivery, limit: int) -> Eve
             raise DecodeError("too_large", f"{len(frame.body):,} bytes, the service reads {limit:,}: raise its limit")
         if seam.verify is not None:
             seam.verify(frame)
-        event = decode_any(frame.headers, frame.body)
         if seam.seals is None:
-            return event
-        return seam.seals.prove(Arrival(frame.topic, delivery.stored_at), event)
+            return decode_any(frame.headers, frame.body)
+        return _proved(seam.seals, delivery)
     except Exception as error:
         outcome = outcome_of(error)
         raise
     finally:
         seam.timing.note("inward", consumer, began, outcome)
+
+
+def _proved(seals: Seals, delivery: Delivery) -> Event[bytes]:
+    frame, arrival = delivery.frame, Arrival(delivery.frame.topic, delivery.stored_at)
+    try:
+        event = decode_any(frame.headers, frame.body)
+    except DecodeError as error:
+        seals.refuse_unreadable(arrival, words_of(error))
+        raise
+    return seals.prove(arrival, event)
 
 
 async def open_data(seam: Seam, event: Event[bytes]) -> Event[bytes]:

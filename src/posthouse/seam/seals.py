@@ -35,8 +35,9 @@ class Seals(Protocol):
         """What came in, as far as its seal covers it; as it is where none is asked for. Raises FrameRefused."""
         ...
 
-    def refuse_unreadable(self, arrival: Arrival) -> None:
-        """A held event that could be read when it came cannot be read now. Raises FrameRefused where a seal is asked for."""
+    def refuse_unreadable(self, arrival: Arrival, why: str) -> None:
+        """What came in, or what was held, cannot be read. Raises FrameRefused where a seal is asked for: what cannot be read proves
+        nothing, and whoever changed it may have meant that."""
         ...
 
     def reseal(self, topic: str, event: Event[bytes], by: str) -> Event[bytes]:

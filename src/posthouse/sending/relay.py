@@ -18,7 +18,7 @@ from posthouse.outage import Outages
 from posthouse.pulse import Pulse
 from posthouse.redaction import redacted
 from posthouse.seam import Failure, Seam
-from posthouse.seam.frames import frames_of
+from posthouse.seam.frames import UNFIT, fit_for_broker
 from posthouse.seam.outward import event_in
 from posthouse.seam.timing import OTHERS
 from posthouse.sending.breaker import Breaker
@@ -205,7 +205,11 @@ class Relay:
 
     async def _publish(self, rows: Sequence[OutboxRow]) -> Sequence[Verdict]:
         with self.pulse.doing("publishing"):
-            verdicts = await self._seam.publish(self._broker, self._name, frames_of(rows)) if rows else []
+            frames, unfit = fit_for_broker(rows)
+            verdicts = await self._seam.publish(self._broker, self._name, frames) if frames else []
+        if unfit:
+            said = iter(verdicts)
+            verdicts = [unfit[place] if place in unfit else next(said) for place in range(len(rows))]
         if self._sent is not None:
             self._sent([row for row, verdict in zip(rows, verdicts, strict=True) if verdict.accepted])
         self._count(rows, verdicts)
@@ -255,7 +259,8 @@ class Relay:
         delay = backoff(attempts + 1, settings.first_delay, settings.stuck_delay)
         self._seam.failures.report(
             Failure(
-                reason=f"the broker refused it: {redacted(verdict.reason)}",
+                reason=("" if verdict.reason.startswith(UNFIT) else "the broker refused it: ")
+                + redacted(verdict.reason),
                 outcome="quarantined" if quarantined else "retry",
                 event_type=_type_of(row),
                 event_id=row.event_id,

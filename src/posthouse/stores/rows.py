@@ -64,6 +64,18 @@ def unpacked(headers: str | None) -> Mapping[str, str]:
     return _decoder.decode(headers) if headers else {}
 
 
+def sound(headers: Any, body: Any) -> tuple[Mapping[str, str], bytes]:
+    """Both as they were given. A hand may have written what is neither headers nor bytes: such a row must not hide those beside it.
+    It gets a type that no codec knows, which says what is wrong, and whoever meets it sets it aside."""
+    try:
+        known = unpacked(headers)
+    except (msgspec.DecodeError, TypeError):
+        known = {"content-type": f"damaged: no headers: {headers}"}
+    if isinstance(body, bytes):
+        return known, body
+    return {"content-type": f"damaged: its body is {type(body).__name__}, no bytes"}, str(body).encode()
+
+
 def outbox_row(
     id: Any,
     topic: Any,
@@ -77,6 +89,7 @@ def outbox_row(
     *_: Any,
 ) -> OutboxRow:
     """From the columns of OUTBOX, behind which there may be others."""
+    headers, body = sound(headers, body)
     return OutboxRow(
         id=id,
         topic=topic,
@@ -86,7 +99,7 @@ def outbox_row(
         sequence=sequence,
         lineage=lineage,
         event_id=event_id,
-        headers=unpacked(headers),
+        headers=headers,
         body=body,
     )
 
@@ -126,7 +139,7 @@ def held_event(columns: Sequence[Any]) -> HeldEvent:
     """From the columns of HELD."""
     column = dict(zip(HELD, columns, strict=True))
     entry = {name: column.pop(name) for name in ENTRY}
-    column["headers"] = unpacked(column["headers"])
+    column["headers"], column["body"] = sound(column["headers"], column["body"])
     return HeldEvent(entry=InboxEntry(**entry), **column)
 
 
@@ -176,12 +189,13 @@ def timer_columns(timer: Timer) -> tuple[object, ...]:
 def timer_of(columns: Sequence[Any]) -> Timer:
     """From the columns of TIMER."""
     name, due_at, topic, tenant, event_id, key, numbered, idempotency_key, headers, body = columns
+    headers, body = sound(headers, body)
     row = OutboxRow(
         topic=topic,
         tenant=tenant,
         event_id=event_id,
         body=body,
-        headers=unpacked(headers),
+        headers=headers,
         key=key,
         numbered=bool(numbered),
         idempotency_key=idempotency_key,

@@ -66,6 +66,24 @@ def test_check_is_content_while_every_topic_has_a_key_that_signs_and_ends_with_1
     assert "shop.orders.order: no active key signs for /shop/orders" in bad.output
 
 
+BOOKING = """
+from tests.unit.processes.saga.hotel import reservation
+"""
+
+
+def test_check_names_the_topic_of_the_facts_that_sagas_say_to_themselves(project: Project) -> None:
+    project.write("stay.py", BOOKING)
+    topics = ("--topic", "hotel.reservation.booking", "--topic", "hotel.reservation.refund")
+    project.run("keys", "new", "r1", "--source", "/hotel/reservation", *topics, *FILES, *HALF)
+    bad = project.run("keys", "check", "stay:reservation", *FILES, *HALF)
+    assert bad.exit_code == 1
+    assert "hotel.reservation.saga: no active key signs for /hotel/reservation" in " ".join(bad.output.split())
+    whole = (*topics, "--topic", "hotel.reservation.saga")
+    project.run("keys", "new", "r2", "--source", "/hotel/reservation", *whole, *FILES, *HALF)
+    good = project.run("keys", "check", "stay:reservation", *FILES, *HALF)
+    assert good.exit_code == 0, good.output
+
+
 def test_check_names_a_private_half_that_is_nobodys(made: Project) -> None:
     private = made.folder / "private"
     private.write_text(private.read_text().replace("o1:", "o9:"))

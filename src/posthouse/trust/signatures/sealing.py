@@ -95,10 +95,10 @@ class Sealing:
             self._warn(arrival.topic, event.source, refused)
             return event
 
-    def refuse_unreadable(self, arrival: Arrival) -> None:
+    def refuse_unreadable(self, arrival: Arrival, why: str) -> None:
         if (mode := self._modes.of(arrival.topic, arrival.at)) == "off":
             return
-        refused = FrameRefused("forged: it could be read when it came, and cannot be read now", "forged")
+        refused = FrameRefused(f"forged: it cannot be read: {why}", "forged")
         self._count(refused, mode)
         if mode == "require":
             raise refused
