@@ -69,6 +69,11 @@ def test_every_page_is_as_its_rule_and_its_examples_say() -> None:
         assert file.read_text(encoding="utf-8") == text, f"{file.name} is old: run python -m tests.docs.rule_pages"
 
 
+@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md"])
+def test_what_is_promised_is_how_many_rules_there_are(name: str) -> None:
+    assert f" {len(RULES)} anti-patterns" in (PAGES.parents[1] / name).read_text(encoding="utf-8")
+
+
 def test_no_page_and_no_example_is_left_of_a_rule_that_is_gone() -> None:
     assert {file.stem for file in PAGES.glob("*.md")} == {*RULES, "README"}
     assert {folder.name for folder in EXAMPLES.iterdir()} == set(RULES)

@@ -176,3 +176,31 @@ def test_a_rule_is_explained(project: Project) -> None:
 def test_what_a_service_says_has_no_power_over_the_terminal(project: Project) -> None:
     project.write("shop.py", CLEAN.replace("total_cents: int\n", "total_cents: int\n    secret: str = ''\n"))
     assert "\x1b" not in project.run("check", "shop").stdout
+
+
+MET = """
+
+from typing import Annotated
+from posthouse import Personal
+
+@orders.event("guest.met.v1", key="email", retention="cold")
+class GuestMet:
+    email: Annotated[str, Personal("contact")]
+
+@orders.event("guest.seen.v1", key="phone", retention="cold")
+class GuestSeen:
+    phone: str
+"""
+
+
+def test_what_one_rule_is_sure_of_is_told_apart_from_what_it_asks_about(project: Project) -> None:
+    project.write("shop.py", CLEAN + MET)
+    off = '[tool.posthouse.check]\noff = ["personal-data-unmarked", "event-nobody-reads", "undescribed-event"]\n'
+    project.write("pyproject.toml", off)
+    result = project.run("check", "shop")
+    assert result.exit_code == 1
+    assert "✗ personal-data-in-key" in result.stdout
+    assert "! personal-data-in-key" in result.stdout
+    assert result.stdout.endswith("1 error, 1 warning\n")
+    project.write("pyproject.toml", f'{off}severity = {{ personal-data-in-key = "info" }}\n')
+    assert project.run("check", "shop").stdout.endswith("\n2 infos\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -12,11 +12,13 @@ import msgspec
 from posthouse.app import app_of
 from posthouse.cli.check.sources import sources_in, sources_of
 from posthouse.contracts import EventType
-from posthouse.contracts.personal import personal_fields
+from posthouse.contracts.personal import classes_inside, marked_attributes, personal_fields, personal_places
+from posthouse.contracts.whose import owner_of
 from posthouse.errors import ConfigurationError
 from posthouse.governance.listing import catalogue_of
-from posthouse.governance.policies import RULES, Facts, PayloadClass, Settings, read, settings_of
+from posthouse.governance.policies import RULES, Facts, Identifier, PayloadClass, Settings, read, settings_of
 from posthouse.processes import Saga
+from posthouse.processes.saga.declared import SagaType
 from posthouse.service import Service
 
 
@@ -35,6 +37,7 @@ def facts_of(
         classes={known.name: _class(known) for known in _own_events(services)},
         inbox_retention={service.name: app_of(service).settings.inbox_retention for service in services},
         sagas=frozenset(_saga_classes(services)),
+        identifiers=tuple(_identifiers(services)),
         schedules=frozenset(one.handler.name for service in services for one in service.declared.schedules),
         code=read(sources),
     )
@@ -64,7 +67,47 @@ def _class(event_type: EventType[object]) -> PayloadClass:
         name=_full_name(cls),
         ancestors=tuple(_full_name(base) for base in cls.__mro__[1:]),
         personal=personal_fields(cls),
+        marked=frozenset(
+            {path.rpartition(".")[2] for path in personal_fields(cls)}.union(
+                *map(marked_attributes, classes_inside(cls))
+            )
+        ),
     )
+
+
+def _identifiers(services: Iterable[Service]) -> Iterator[Identifier]:
+    for service in services:
+        for known in service.declared.catalogue:
+            if not known.external:
+                yield from _of_event(known)
+        for of in service.declared.saga_types.values():
+            yield from _of_saga(of)
+
+
+def _of_event(known: EventType[object]) -> Iterator[Identifier]:
+    cls = known.payload.cls
+    where, owner = known.name, _full_name(cls)
+    if known.key is not None:
+        marked = _is_marked(cls, known.key)
+        yield Identifier(where=where, owner=owner, field=known.key, role=f"{where} is ordered by", marked=marked)
+    whose = {owner_of(place, known.about) for place in personal_places(cls)} | {known.about}
+    for field in sorted(whose - {""}):
+        yield Identifier(where=where, owner=owner, field=field, role=f"{where} says whom it is about by")
+
+
+def _of_saga(of: SagaType) -> Iterator[Identifier]:
+    owner = _full_name(of.cls)
+    marked = _is_marked(of.cls, of.correlate)
+    yield Identifier(where=owner, owner=owner, field=of.correlate, role=f"{owner} is known by", marked=marked)
+    for known, field in of.correlated:
+        marked = _is_marked(known.payload.cls, field)
+        yield Identifier(
+            where=owner, owner=owner, field=field, role=f"{owner} is found by {known.name}'s", marked=marked
+        )
+
+
+def _is_marked(cls: type, field: str) -> bool:
+    return field in personal_fields(cls) or field in marked_attributes(cls)
 
 
 def _full_name(cls: type) -> str:

@@ -21,7 +21,7 @@ LEVELS: dict[Severity, Level] = {Severity.ERROR: "error", Severity.WARNING: "war
 
 def show(examination: Examination) -> None:
     """Each rule that found something once, with its places, why it matters and what to do; then the tally."""
-    for rule, found in groupby(examination.findings, key=lambda finding: finding.rule):
+    for (_, rule), found in groupby(examination.findings, key=lambda finding: (finding.severity, finding.rule)):
         _show_rule(RULES[rule], list(found))
     say(Text.assemble(_tally(examination)))
 

@@ -2,7 +2,7 @@
 
 from posthouse.governance.policies.code import Code, Source, read
 from posthouse.governance.policies.examining import Allowed, Examination, examine
-from posthouse.governance.policies.facts import Facts, PayloadClass
+from posthouse.governance.policies.facts import Facts, Identifier, PayloadClass
 from posthouse.governance.policies.finding import Finding, Severity
 from posthouse.governance.policies.rule import Rule
 from posthouse.governance.policies.rulebook import FAMILIES, RULES
@@ -17,6 +17,7 @@ __all__ = [
     "Examination",
     "Facts",
     "Finding",
+    "Identifier",
     "PayloadClass",
     "Rule",
     "Settings",

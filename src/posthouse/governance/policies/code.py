@@ -15,6 +15,7 @@ import msgspec
 from posthouse.errors import ConfigurationError
 from posthouse.events.envelope import PLATFORM
 from posthouse.governance.policies.finding import Place
+from posthouse.governance.policies.readable import readable_names
 from posthouse.governance.policies.words import one_of
 
 _ALLOW = re.compile(r"#\s*posthouse:\s*allow\s+([\w-]+)\s*(?::\s*(.*))?$")
@@ -22,6 +23,9 @@ _RANDOM = one_of("uuid1 uuid4 uuid7 new_id token_hex token_urlsafe random randin
 
 TENANT_AT = {"transaction": 0, "joined": 1, "record": sys.maxsize, "add": sys.maxsize, "add_now": sys.maxsize}
 """Calls that take a tenant, and its place among the positional arguments; far behind all where it has none."""
+
+_IDENTIFYING = one_of("idempotency_key correlation")
+_SAYING = one_of("publish add add_now transaction joined record execute")
 
 KeyGiven = Literal["missing", "random", "given"]
 
@@ -52,6 +56,17 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
     key: KeyGiven
     prefix: str | None
     platform: bool
+    place: Place
+
+
+class Identified(msgspec.Struct, frozen=True, kw_only=True):
+    """`option` of a call in `function` is made of `names`: variables, fields and items that can be read in it. `event` is the
+    class that is said there, by its full name; empty where none is."""
+
+    function: str
+    option: str
+    names: tuple[str, ...]
+    event: str
     place: Place
 
 
@@ -86,6 +101,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
 
     imports: tuple[Import, ...] = ()
     publishes: tuple[Publish, ...] = ()
+    identified: tuple[Identified, ...] = ()
     calls: tuple[Call, ...] = ()
     unawaited: tuple[Call, ...] = ()
     tenanted: tuple[Tenanted, ...] = ()
@@ -113,6 +129,7 @@ def read(sources: Iterable[Source]) -> Code:
     return Code(
         imports=tuple(one for reader in readers for one in reader.imports),
         publishes=tuple(one for reader in readers for one in reader.publishes),
+        identified=tuple(one for reader in readers for one in reader.identified),
         calls=tuple(one for reader in readers for one in reader.calls),
         unawaited=tuple(one for reader in readers for one in reader.unawaited),
         tenanted=tuple(one for reader in readers for one in reader.tenanted),
@@ -142,6 +159,7 @@ class _Reader(ast.NodeVisitor):
         self._platform = 0
         self.imports: list[Import] = []
         self.publishes: list[Publish] = []
+        self.identified: list[Identified] = []
         self.calls: list[Call] = []
         self.unawaited: list[Call] = []
         self.tenanted: list[Tenanted] = []
@@ -218,7 +236,21 @@ class _Reader(ast.NodeVisitor):
             self._published(node, node.args[:1], platform=self._platform > 0)
         elif verb in ("add", "add_now") and any(word.arg == "tenant" for word in node.keywords):
             self._published(node, node.args[1:], platform=_says_platform(_keyword(node, "tenant")))
+        if verb in _SAYING:
+            self._note_identified(node)
         self._note_tenant(node)
+
+    def _note_identified(self, node: ast.Call) -> None:
+        events = [event for payload in node.args if (event := self._event(payload))] or [""]
+        for word in node.keywords:
+            names = tuple(dict.fromkeys(readable_names(word.value)))
+            if word.arg in _IDENTIFYING and names:
+                for event in events:
+                    self.identified.append(
+                        Identified(
+                            function=self._where, option=word.arg, names=names, event=event, place=self._place(node)
+                        )
+                    )
 
     def _note_tenant(self, node: ast.Call) -> None:
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in TENANT_AT:

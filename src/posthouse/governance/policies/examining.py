@@ -61,7 +61,7 @@ def _all(facts: Facts) -> Iterator[tuple[Rule, Found]]:
 def _finding(rule: Rule, found: Found, facts: Facts) -> Finding:
     return Finding(
         rule=rule.id,
-        severity=facts.settings.severity.get(rule.id, rule.severity),
+        severity=facts.settings.severity.get(rule.id, found.severity or rule.severity),
         where=found.where,
         sentence=found.sentence,
         reason=rule.why,

@@ -11,7 +11,7 @@ from functools import cached_property
 import msgspec
 
 from posthouse.governance.document import Document, EventEntry, HandlerEntry
-from posthouse.governance.policies.code import Code, Publish
+from posthouse.governance.policies.code import Code, Identified, Publish
 from posthouse.governance.policies.finding import Place
 from posthouse.governance.policies.settings import Settings
 from posthouse.governance.policies.shapes import Field, fields_of
@@ -20,21 +20,33 @@ from posthouse.governance.policies.words import is_inventory, is_money
 
 class PayloadClass(msgspec.Struct, frozen=True, kw_only=True):
     """The class that an event was declared with: its full name, those of its ancestors, and the fields that its author
-    marked as personal."""
+    marked as personal: where they travel, and `marked`, what code and travellers call them."""
 
     name: str
     ancestors: tuple[str, ...] = ()
     personal: frozenset[str] = frozenset()
+    marked: frozenset[str] = frozenset()
 
     def is_marked(self, path: str) -> bool:
         """Whether a field, or one that it is inside of, is marked."""
         return any(path == marked or path.startswith(f"{marked}.") for marked in self.personal)
 
 
+class Identifier(msgspec.Struct, frozen=True, kw_only=True):
+    """A field by whose value something is known, and which stays readable therefore. `owner` is the class that is declared,
+    `where` what it is called, `role` what the field does there; `marked` whether its author calls it personal."""
+
+    where: str
+    owner: str
+    field: str
+    role: str
+    marked: bool = False
+
+
 @dataclass(frozen=True)
 class Facts:
     """`classes` is by subject, `inbox_retention` by service, in seconds, `sagas` are classes by their full names, those that
-    they derive from among them, `schedules` the functions that schedules run; all may lack some: then the rules that need them say nothing."""
+    they derive from among them, `identifiers` the fields that name things, `schedules` the functions that schedules run; all may lack some: then the rules that need them say nothing."""
 
     document: Document
     today: date
@@ -42,6 +54,7 @@ class Facts:
     classes: Mapping[str, PayloadClass] = field(default_factory=dict)
     inbox_retention: Mapping[str, float] = field(default_factory=dict)
     sagas: frozenset[str] = frozenset()
+    identifiers: tuple[Identifier, ...] = ()
     schedules: frozenset[str] = frozenset()
     code: Code = field(default_factory=Code)
 
@@ -63,7 +76,7 @@ class Facts:
         """The fields of a payload that count what can be sold once."""
         return (field for field in self.fields.get(subject, ()) if is_inventory(field.name) and _can_count(field))
 
-    def entry_of(self, publish: Publish) -> EventEntry | None:
+    def entry_of(self, publish: Publish | Identified) -> EventEntry | None:
         """The event that is published: by the full name of its class, or by its own name where that is the only one."""
         subject = self._by_class.get(publish.event) or self._by_name.get(publish.event.rpartition(".")[2])
         return None if subject is None else self._by_subject.get(subject)

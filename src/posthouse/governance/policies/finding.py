@@ -25,12 +25,13 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule says about one thing: `where` is its subject, handler, topic or module. `fix` only where it differs from
-    that of the rule."""
+    that of the rule, and `severity` only where it does."""
 
     where: str
     sentence: str
     place: Place | None = None
     fix: str = ""
+    severity: Severity | None = None
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

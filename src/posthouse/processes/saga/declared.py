@@ -236,12 +236,17 @@ class SagaType:
         """By subject: what takes it when the saga compensates or has ended."""
         return {take.event_type.name: take for take in self.lates}
 
+    @property
+    def correlated(self) -> Iterable[tuple[EventType[object], str]]:
+        """Every type of event that it hears, with the field that holds the saga's id; of a type twice the last one counts."""
+        started = () if self.started_by is None else (self.started_by,)
+        awaited = [(answer, undo.correlate) for undo in self.undos.values() for answer in undo.answers]
+        return [*awaited, *((take.event_type, take.correlate) for take in (*self.lates, *self.takes, *started))]
+
     @cached_property
     def _fields(self) -> Mapping[str, str]:
         """By subject: the field that holds the saga's id."""
-        awaited = {answer.name: undo.correlate for undo in self.undos.values() for answer in undo.answers}
-        started = {} if self.started_by is None else {self.started_by.event_type.name: self.started_by.correlate}
-        return awaited | {take.event_type.name: take.correlate for take in (*self.lates, *self.takes)} | started
+        return {known.name: field for known, field in self.correlated}
 
     def id_in(self, subject: str, event: Event[object]) -> str | None:
         """The id of the saga that an event is about; None when it carries none."""

@@ -350,6 +350,94 @@ def test_a_mark_covers_what_is_inside(find: Find) -> None:
     assert "guest.email" in found.sentence
 
 
+MARKED = 'order_id: str\n    email: Annotated[str, Personal("contact")]'
+
+
+def test_a_key_that_is_marked_is_an_error_and_one_that_sounds_personal_a_warning(find: Find) -> None:
+    [marked] = find("personal-data-in-key", event("order.placed.v1", MARKED, key="email"))
+    assert marked.severity == "error"
+    assert marked.sentence == "shop.orders.order.placed.v1 is ordered by 'email', which is marked as personal"
+    assert marked.line is not None
+    [sounding] = find("personal-data-in-key", event("order.placed.v1", "email: str", key="email"))
+    assert sounding.severity == "warning"
+    assert sounding.sentence.endswith("which sounds personal")
+
+
+@pytest.mark.parametrize("key", ["order_id", "passport_id", "email_hash"])
+def test_a_key_that_says_nothing_of_a_person_is_left_alone(find: Find, key: str) -> None:
+    assert not find("personal-data-in-key", event("order.placed.v1", f"{MARKED}\n    {key}: str", key=key))
+
+
+def test_a_marked_field_that_travels_under_another_name_is_no_key_either(find: Find) -> None:
+    renamed = 'import msgspec\n@orders.event("order.placed.v1", key="contact")\nclass Placed(Payload):\n    contact: Annotated[str, '
+    for other in ("mail_of_guest", "e"):
+        text = f'{renamed}Personal("contact")] = msgspec.field(name="{other}")\n'
+        [found] = find("personal-data-in-key", text)
+        assert found.severity == "error"
+
+
+def test_a_field_inside_that_is_marked_is_another_one_than_the_key(find: Find) -> None:
+    guest = 'class Guest(Payload):\n    code: Annotated[str, Personal("identity")]\n'
+    assert not find("personal-data-in-key", guest + event("order.placed.v1", "code: str\n    guest: Guest", key="code"))
+
+
+def test_the_key_of_a_stream_is_the_key_of_its_events(find: Find) -> None:
+    stream = (
+        "\ndef evolve(state: dict, event: OrderPlacedV1) -> dict:\n    return state\n"
+        'orders.aggregate("order", initial=dict, evolve=evolve, events=[OrderPlacedV1])\n'
+    )
+    assert find("personal-data-in-key", event("order.placed.v1", MARKED, key="email") + stream)
+    assert not find("personal-data-in-key", event("order.placed.v1", MARKED) + stream)
+
+
+def test_whom_an_event_is_about_is_not_said_by_what_sounds_personal(find: Find) -> None:
+    def about(field: str, mark: str = 'Personal("contact")', said: str = "") -> str:
+        return event("order.placed.v1", f"order_id: str\n    {field}: str\n    mail: Annotated[str, {mark}]", more=said)
+
+    [found] = find("personal-data-in-key", about("phone", said=', about="phone"'))
+    assert (found.severity, "says whom it is about by 'phone'" in found.sentence) == ("warning", True)
+    assert find("personal-data-in-key", about("phone", 'Personal("contact", of="phone")'))
+    assert not find("personal-data-in-key", about("guest_id", said=', about="guest_id"'))
+
+
+def test_the_key_of_a_foreign_catalogue_may_sound_personal() -> None:
+    assert "personal-data-in-key" in rules_of(entry("shop.orders.order.placed.v1", key="guest_email"))
+    assert "personal-data-in-key" not in rules_of(entry("shop.orders.order.placed.v1"))
+
+
+@pytest.mark.parametrize(
+    ("key", "severity"),
+    [('f"place:{email}"', "error"), ('f"place:{request.email.lower()}"', "error"), ('"place:" + data["email"]', "error"),
+     ('"place:{}".format(email)', "error"), ('f"place:{phone}"', "warning"), ('f"place:{order_id}"', None),
+     ('f"place:{digest(email)}"', None), ('f"place:{email_hash}"', None), ('f"place:{1 if email else 2}"', None)],
+)  # fmt: skip
+def test_an_idempotency_key_says_nothing_of_a_person(find: Find, key: str, severity: str | None) -> None:
+    text = event("order.placed.v1", MARKED)
+    said = f"\ndef place(tx):\n    tx.publish(OrderPlacedV1(order_id='1', email='a@b'), idempotency_key={key})\n"
+    found = find("personal-data-in-key", text + said)
+    assert [one.severity for one in found] == ([] if severity is None else [severity])
+    assert all(one.where == "shop.orders.order.placed.v1" and one.line for one in found)
+
+
+@pytest.mark.parametrize(
+    "call", ["orders.transaction('t', ", "orders.joined(c, 't', ", "placing.execute('1', decide, "]
+)
+def test_a_correlation_says_nothing_of_a_person(find: Find, call: str) -> None:
+    text = event("order.placed.v1", MARKED.replace("email", "who"))
+    said = f"\ndef place(request):\n    {call}correlation=f'place:{{request.%s}}')\n"
+    [found] = find("personal-data-in-key", text + said % "who")
+    assert found.severity == "error"
+    assert found.sentence == "shop.place makes the correlation of 'who', which is marked as personal"
+    assert not find("personal-data-in-key", text + said % "id")
+
+
+def test_a_name_that_is_marked_in_one_event_and_plain_in_another_is_not_told_apart_in_a_correlation(find: Find) -> None:
+    text = event("order.placed.v1", MARKED.replace("email", "who")) + event(
+        "order.paid.v1", "order_id: str\n    who: str"
+    )
+    assert not find("personal-data-in-key", text + "\ndef f(who):\n    orders.transaction('t', correlation=who)\n")
+
+
 @pytest.mark.parametrize(
     ("field", "secret"),
     [("password: str", True), ("password: bool", False), ("apiKey: str", True), ("card_number: str", True), ("password_policy: str", False),

@@ -115,6 +115,26 @@ def test_a_statement_of_a_turn_that_nobody_awaits_is_found(find: Find, statement
     assert not find("call-not-awaited", saga(step=f"await {statement}"))
 
 
+@pytest.mark.parametrize(("mark", "weight"), [('Annotated[str, Personal("contact")]', "error"), ("str", "warning")])
+def test_no_saga_is_known_or_found_by_what_is_personal(find: Find, mark: str, weight: str) -> None:
+    text = (
+        saga()
+        .replace('correlate="order_id"', 'correlate="email"')
+        .replace("    order_id: str\n\n    @", f"    email: {mark}\n\n    @")
+    )
+    text = text.replace(
+        'key="order_id")\nclass RefundGranted(Payload):\n',
+        f'key="order_id")\nclass RefundGranted(Payload):\n    email: {mark}\n',
+    )
+    text = text.replace("RefundGranted(order_id=event.data.order_id)", "RefundGranted(email='a@b', order_id='1')")
+    found = find("personal-data-in-key", text)
+    assert [one.severity for one in found] == [weight, weight]
+    assert {one.sentence.partition(" 'email', ")[0] for one in found} == {
+        "shop.Returning is known by", "shop.Returning is found by shop.billing.refund.granted.v1's",
+    }  # fmt: skip
+    assert not find("personal-data-in-key", saga())
+
+
 def test_the_saga_of_the_documentation_passes(gather: Gather) -> None:
     text = (Path(__file__).parents[4] / "docs" / "examples" / "sagas.py").read_text().replace("from __future__", "#")
     found = examine(gather(text, Settings())).findings
