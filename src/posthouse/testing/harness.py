@@ -22,6 +22,7 @@ from posthouse.runtime import Runtime
 from posthouse.seam import Counting, EnvelopeBuilder, EventContext, Seam
 from posthouse.seam.failures import Failures
 from posthouse.seam.frames import frame_of
+from posthouse.seam.inward import open_data
 from posthouse.seam.spans import Tracing
 from posthouse.seam.timing import Timing
 from posthouse.service import Service
@@ -116,8 +117,9 @@ class Harness:
                 broker=self.broker,
                 clock=self.clock,
                 settings=first.settings,
-                seam=first.opened.seam,
+                seam=first.opened.given_seam,
                 rights=first.opened.rights,
+                secrets=first.opened.secrets,
             )
         for app in apps_of(self.services):
             self._runtimes.append(self.runs_as(await app.opened.prepare()))
@@ -200,12 +202,15 @@ class Harness:
         return await self.settled()
 
     async def published(self, event: type[T]) -> list[Event[T]]:
-        """The facts of one type that reached the broker, in order; one that was sent twice is one fact."""
+        """The facts of one type that reached the broker, in order; one that was sent twice is one fact. What is secret in them is
+        shown as the handlers of the service see it whose facts they are, or else of the first."""
         event_type = event_type_of(event)
         frames = (stored.frame for stored in self.broker.log.topics.get(event_type.topic, []))
         events = (decode_any(frame.headers, frame.body) for frame in frames)
         facts = {e.id: e for e in events if e.type == event_type.name}
-        return [e.with_data(event_type.payload.decode(e.data)) for e in facts.values()]
+        owner = next((one for one in self.services if event_type in one.declared.own_events), self.services[0])
+        opened = [await open_data(app_of(owner).opened.seam, e) for e in facts.values()]
+        return [e.with_data(event_type.payload.decode(e.data)) for e in opened]
 
     async def held(self, service: Service) -> list[HeldEvent]:
         """What the consumers of a service hold."""
@@ -312,14 +317,16 @@ class Harness:
 
 
 def _works_as(services: Sequence[Service]) -> App:
-    """One whose settings, seam and rights are those of all services that are to share an App; ConfigurationError when theirs differ."""
+    """One whose settings, seam, rights and secrets are those of all services that are to share an App; ConfigurationError when theirs differ."""
     apps = apps_of(services)
     first = apps[0]
     for other in apps[1:]:
-        alike = other.settings == first.settings and other.opened.rights == first.opened.rights
-        if not alike or _steps(other.opened.seam) != _steps(first.opened.seam):
+        alike = (other.settings, other.opened.rights, other.opened.secrets) == (
+            first.settings, first.opened.rights, first.opened.secrets
+        )  # fmt: skip
+        if not alike or _steps(other.opened.given_seam) != _steps(first.opened.given_seam):
             raise ConfigurationError(
-                f"{first.opened.name} and {other.opened.name} have Apps with other settings, rights or another seam, and on one store they share one: give "
+                f"{first.opened.name} and {other.opened.name} have Apps with other settings, rights, secrets or another seam, and on one store they share one: give "
                 "each a harness of its own"
             )
     return first
@@ -328,5 +335,5 @@ def _works_as(services: Sequence[Service]) -> App:
 def _steps(seam: Seam) -> tuple[Seam, object]:
     """What two Apps that were written alike have in common, though each has its own figures and its own line of failures."""
     return dataclasses.replace(
-        seam, rights=None, timing=_NO_TIMING, counting=_NO_COUNTING, failures=_NO_FAILURES, tracing=_NO_TRACING
+        seam, timing=_NO_TIMING, counting=_NO_COUNTING, failures=_NO_FAILURES, tracing=_NO_TRACING
     ), seam.failures.hook
