@@ -160,6 +160,17 @@ async def test_without_a_grant_nobody_replays_or_edits_and_nothing_changes(place
     assert not await place.app.actions.find(ActionFilter(verb="held"))
 
 
+async def test_setting_aside_asks_for_no_grant_and_taking_back_in_does(place: Place) -> None:
+    first, second = await place.held(2)
+    await place.shop.held.skip(first.id, by="ada")
+    await place.press("held.quarantine", id=str(second.id))
+    assert await place.states() == {("t1", "skipped"): 1, ("t1", "quarantined"): 1}
+    for one in (first, second):
+        with pytest.raises(GrantNeeded, match="runs for ada"):
+            await place.shop.held.retry(one.id, force=True, by="ada")
+    assert await place.states() == {("t1", "skipped"): 1, ("t1", "quarantined"): 1}
+
+
 async def test_whoever_asked_cannot_approve_by_any_name_of_theirs(place: Place) -> None:
     grants = place.app.grants
     asked = Asked(service="shop")
