@@ -282,6 +282,11 @@ def app_of(service: Service) -> App:
     return host
 
 
+def rights_of(service: Service) -> Rights | None:
+    """Who may publish, read and replay what, as its App says, without opening it; None where that is not asked."""
+    return app_of(service)._rights
+
+
 def apps_of(services: Iterable[Service]) -> list[App]:
     """The Apps that run some services, each once."""
     return list({id(app): app for app in map(app_of, services)}.values())

@@ -114,6 +114,17 @@ class HandlerEntry(msgspec.Struct, frozen=True, kw_only=True):
     reliability: Reliability
 
 
+class RightsEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may do what with a topic, as the rights of the Apps say that run `services`. Services, accounts of other makers and patterns
+    of both; None where nobody is listed: then whoever declares a handler reads, and whoever reads may be sent back."""
+
+    topic: str
+    publish: tuple[str, ...]
+    read: tuple[str, ...] | None
+    replay: tuple[str, ...] | None
+    services: tuple[str, ...]
+
+
 class FlowEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A flow that handlers make together, as the service that owns it declares it. `then` must follow from `starts`, `may`
     may; `subjects` are all three together."""
@@ -185,6 +196,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     handlers: tuple[HandlerEntry, ...] = ()
     flows: tuple[FlowEntry, ...] = ()
     sagas: tuple[SagaEntry, ...] = ()
+    rights: tuple[RightsEntry, ...] = ()
+    """Of each topic; none where no App has rights."""
 
     def event(self, subject: str) -> EventEntry | None:
         """The entry of a full subject, if a listed service owns it."""

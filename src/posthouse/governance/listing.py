@@ -19,6 +19,7 @@ from posthouse.governance.document import (
     SagaEntry,
     TopicEntry,
 )
+from posthouse.governance.entitled import entitled, rights_kept
 from posthouse.governance.outline import may_say, saga_entry
 from posthouse.receiving import Handler, dead_letter_topic
 from posthouse.service import Service
@@ -31,10 +32,11 @@ def catalogue_of(services: Iterable[Service]) -> Document:
     events = _with_successors(
         [_event(known, of) for of in every for known in of.declared.catalogue if _owns(of, known)]
     )
+    topics = tuple(_topic(name, every, events) for name in sorted(_topics(every)))
     return Document(
         services=tuple(service.name for service in every),
         events=events,
-        topics=tuple(_topic(name, every, events) for name in sorted(_topics(every))),
+        topics=topics,
         handlers=tuple(
             sorted(
                 (
@@ -47,6 +49,7 @@ def catalogue_of(services: Iterable[Service]) -> Document:
         ),
         flows=tuple(_flow(of, of.declared.flows[name]) for of in every for name in sorted(of.declared.flows)),
         sagas=tuple(sagas[consumer] for consumer in sorted(sagas)),
+        rights=entitled(topics, rights_kept(every)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import cast
 
 import pytest
@@ -111,3 +112,42 @@ def test_a_broken_lock_is_named_and_nothing_is_written(project: Project) -> None
     assert result.exit_code == 2
     assert "catalogue.lock cannot be read" in result.stderr
     assert "resolve the merge" in result.stderr
+
+
+RIGHTS = """
+[read]
+"shop.orders.*" = ["ledger", "billing"]
+[replay]
+"shop.orders.*" = []
+[publish]
+"shop.orders.order" = ["erp"]
+"""
+
+
+def test_rights_are_shown_for_each_topic(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "MAY READ" not in project.run("catalog", "shop").stdout
+    assert cast("dict[str, object]", project.json("catalog", "shop"))["rights"] == []
+    monkeypatch.setenv("POSTHOUSE_RIGHTS", str(project.write("rights.toml", RIGHTS)))
+    shown = [re.split(r"\s{2,}", line.strip()) for line in project.run("catalog", "shop").stdout.splitlines()]
+    assert ["shop.orders.order", "orders, erp", "orders, billing, ledger", "nobody", "orders"] in shown
+    assert cast("dict[str, object]", project.json("catalog", "shop"))["rights"] == [
+        {
+            "topic": "shop.orders.order",
+            "publish": ["orders", "erp"],
+            "read": ["orders", "billing", "ledger"],
+            "replay": [],
+            "services": ["orders"],
+        }
+    ]
+    assert (
+        "| `shop.orders.order` | `orders`, `erp` | `orders`, `billing`, `ledger` | nobody | `orders` |"
+        in project.run("catalog", "export", "markdown", "shop").stdout
+    )
+
+
+def test_what_rights_leave_open_is_shown_as_open(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSTHOUSE_RIGHTS", str(project.write("rights.toml", "grants = true\n")))
+    shown = project.run("catalog", "shop").stdout
+    assert "whoever declares it" in shown
+    assert "whoever reads it" in shown
+    assert "## Who may what" in project.run("catalog", "export", "markdown", "shop").stdout

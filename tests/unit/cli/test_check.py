@@ -204,3 +204,12 @@ def test_what_one_rule_is_sure_of_is_told_apart_from_what_it_asks_about(project:
     assert result.stdout.endswith("1 error, 1 warning\n")
     project.write("pyproject.toml", f'{off}severity = {{ personal-data-in-key = "info" }}\n')
     assert project.run("check", "shop").stdout.endswith("\n2 infos\n")
+
+
+def test_rights_in_a_file_are_compared_with_what_is_declared(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.write("shop.py", CLEAN)
+    monkeypatch.setenv("POSTHOUSE_RIGHTS", str(project.write("rights.toml", '[read]\n"shop.order.*" = ["orders"]\n')))
+    result = project.run("check", "shop", "--strict")
+    assert result.exit_code == 1
+    assert "! rights-keep-nothing  Rights that match nothing" in result.stdout
+    assert "Rights(read) names shop.order.*, and no topic is called so" in result.stdout

@@ -10,10 +10,12 @@ from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, one_line, print_json, print_table, say, span
 from posthouse.cli.target import Targets, load_all
 from posthouse.governance.bundle import FOLDER
-from posthouse.governance.document import EventEntry, HandlerEntry, TopicEntry
+from posthouse.governance.document import EventEntry, HandlerEntry, RightsEntry, TopicEntry
 from posthouse.governance.listing import catalogue_of
 
 EVENTS = ("EVENT", "OWNER", "KEY", "KEPT", "STAYS IN", "VERSION", "WHAT")
+
+RIGHTS = ("TOPIC", "MAY PUBLISH", "MAY READ", "MAY REPLAY", "KEPT BY")
 
 
 def show(targets: Targets, folder: Directory = Path(FOLDER), as_json: AsJson = False) -> None:
@@ -31,6 +33,7 @@ def show(targets: Targets, folder: Directory = Path(FOLDER), as_json: AsJson = F
         ("HANDLER", "CONSUMER", "RUNS", "WHEN DEAD", "READS", "PUBLISHES"),
         [row for handler in document.handlers for row in _handler(handler)],
     )
+    _section("Rights", RIGHTS, [_rights(entry) for entry in document.rights])
 
 
 def _section(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
@@ -61,6 +64,16 @@ def _end(entry: EventEntry) -> str:
 def _topic(entry: TopicEntry) -> tuple[Cell, ...]:
     ordered = f"{entry.guarantee}: {', '.join(entry.ordering)}" if entry.ordering else entry.guarantee
     return entry.name, ordered, entry.dead_letters, ", ".join(entry.consumers) or "nobody listed"
+
+
+def _rights(entry: RightsEntry) -> tuple[Cell, ...]:
+    return (
+        entry.topic,
+        ", ".join(entry.publish) or "nobody listed",
+        "whoever declares it" if entry.read is None else ", ".join(entry.read) or "nobody",
+        "whoever reads it" if entry.replay is None else ", ".join(entry.replay) or "nobody",
+        ", ".join(entry.services),
+    )
 
 
 def _handler(entry: HandlerEntry) -> list[tuple[Cell, ...]]:

@@ -15,11 +15,13 @@ from posthouse.contracts import EventType
 from posthouse.contracts.personal import classes_inside, marked_attributes, personal_fields, personal_places
 from posthouse.contracts.whose import owner_of
 from posthouse.errors import ConfigurationError
+from posthouse.governance.entitled import rights_kept
 from posthouse.governance.listing import catalogue_of
 from posthouse.governance.policies import RULES, Facts, Identifier, PayloadClass, Settings, read, settings_of
 from posthouse.processes import Saga
 from posthouse.processes.saga.declared import SagaType
 from posthouse.service import Service
+from posthouse.trust.rights import Party
 
 
 def facts_of(
@@ -40,6 +42,8 @@ def facts_of(
         identifiers=tuple(_identifiers(services)),
         schedules=frozenset(one.handler.name for service in services for one in service.declared.schedules),
         code=read(sources),
+        parties={service.name: Party(service.name, service.namespace) for service in services},
+        rights=tuple(rights for rights, _ in rights_kept(services)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from posthouse.governance.document import Document, EventEntry, HandlerEntry, TopicEntry
+from posthouse.governance.document import Document, EventEntry, HandlerEntry, RightsEntry, TopicEntry
 from posthouse.governance.exports.flows import expected, flows
 from posthouse.governance.exports.mermaid import chain, choreography, talk
 from posthouse.governance.exports.prose import code, codes, paragraphs, table, text
@@ -15,6 +15,7 @@ FILE = "catalogue.md"
 UNKNOWN = "not known"
 EVENTS = ("Event", "What happened", "Owner", "Key", "Kept", "Stays in", "Topic", "Says it", "Hear it")
 TOPICS = ("Topic", "Owner", "Order", "At the same time", "Delivery", "Dead letters", "Written by", "Read by")
+RIGHTS = ("Topic", "May publish", "May read", "May replay", "Kept by")
 CONSUMERS = ("Consumer", "Handler", "Hears", "Says", "Order", "Tries", "One run", "When dead", "Back-pressure")
 
 DELIVERY = "at least once; applied once per consumer"
@@ -33,6 +34,9 @@ def _parts(source: Source) -> Iterator[str]:
     yield table(EVENTS, [_event(source, entry) for entry in document.events])
     yield "## Topics and what they guarantee\n"
     yield table(TOPICS, [_topic(topic) for topic in document.topics])
+    if document.rights:
+        yield "## Who may what\n"
+        yield table(RIGHTS, [_rights(entry) for entry in document.rights])
     if document.handlers:
         yield "## Consumers\n"
         yield table(CONSUMERS, [_handler(handler) for handler in document.handlers])
@@ -99,6 +103,16 @@ def _topic(topic: TopicEntry) -> Sequence[str]:
         code(topic.dead_letters),
         codes(topic.producers) or "nobody listed",
         codes(topic.consumers) or "nobody listed",
+    )
+
+
+def _rights(entry: RightsEntry) -> Sequence[str]:
+    return (
+        code(entry.topic),
+        codes(entry.publish) or "nobody listed",
+        "whoever declares it" if entry.read is None else codes(entry.read) or "nobody",
+        "whoever reads it" if entry.replay is None else codes(entry.replay) or "nobody",
+        codes(entry.services),
     )
 
 

@@ -16,6 +16,7 @@ from posthouse.governance.policies.finding import Place
 from posthouse.governance.policies.settings import Settings
 from posthouse.governance.policies.shapes import Field, fields_of
 from posthouse.governance.policies.words import is_inventory, is_money
+from posthouse.trust.rights import Party, Rights
 
 
 class PayloadClass(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +47,8 @@ class Identifier(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True)
 class Facts:
     """`classes` is by subject, `inbox_retention` by service, in seconds, `sagas` are classes by their full names, those that
-    they derive from among them, `identifiers` the fields that name things, `schedules` the functions that schedules run; all may lack some: then the rules that need them say nothing."""
+    they derive from among them, `identifiers` the fields that name things, `schedules` the functions that schedules run, `parties` the
+    services as rights name them, `rights` those of their Apps; all may lack some: then the rules that need them say nothing."""
 
     document: Document
     today: date
@@ -57,6 +59,8 @@ class Facts:
     identifiers: tuple[Identifier, ...] = ()
     schedules: frozenset[str] = frozenset()
     code: Code = field(default_factory=Code)
+    parties: Mapping[str, Party] = field(default_factory=dict)
+    rights: tuple[Rights, ...] = ()
 
     @cached_property
     def fields(self) -> Mapping[str, tuple[Field, ...]]:

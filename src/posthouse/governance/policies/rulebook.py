@@ -14,6 +14,7 @@ from posthouse.governance.policies import (
     payloads,
     privacy,
     provenance,
+    rights,
     tenancy,
 )
 from posthouse.governance.policies.rule import Rule
@@ -30,6 +31,7 @@ FAMILIES: dict[str, tuple[Rule, ...]] = {
     "Flows": flows.RULES,
     "Failure": failing.RULES,
     "Owners and versions": owning.RULES,
+    "Rights": rights.RULES,
     "Borders": borders.RULES,
 }
 

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from posthouse.errors import ConfigurationError
 from posthouse.options import Options
@@ -63,6 +63,10 @@ class Rights(Options):
     """People who may approve a grant that somebody else asked for, by name."""
     signed_in: bool = False
     """Whether only somebody who signed in at the console may ask and approve: a command line believes whoever runs it."""
+
+    def of(self, which: Literal["publish", "read", "replay"], topic: str) -> Collection[str] | None:
+        """Whom a list names for a topic; None where no pattern of it fits."""
+        return _first(getattr(self, which), topic)
 
     def publish_problem(self, party: Party, topic: str, *, reads: bool = False) -> str:
         """Why a service may not publish to a topic; empty where it may. `reads`: it reads the topic that these dead letters are of."""
