@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from collections.abc import Mapping
 from email import message_from_bytes
 from email.message import Message
 from filecmp import dircmp
@@ -47,14 +48,15 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 class Environment:
     """One with what both depend on at run time, and nothing else."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, wheels: Mapping[str, Path]) -> None:
         venv.create(folder / "venv", symlinks=True)
         self._bin = folder / "venv" / "bin"
         self.packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder / "venv")}))
         self.work, self.temporary = folder / "work", folder / "temporary"
         self.work.mkdir()
         self.temporary.mkdir()
-        share([*needed(*SOURCES)], self.packages)
+        said = {name: said_of(wheel).get_all("Requires-Dist", []) for name, wheel in wheels.items()}
+        share([*needed(*SOURCES, said=said)], self.packages)
 
     def install(self, wheel: Path) -> None:
         call("pip", "-q", "--python", str(self._bin / "python"), "install", "--no-deps", "--no-index", str(wheel))
@@ -87,14 +89,14 @@ class Environment:
 @pytest.fixture(scope="module")
 def alone(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """Posthouse without Melmastoon."""
-    made = Environment(tmp_path_factory.mktemp("alone"))
+    made = Environment(tmp_path_factory.mktemp("alone"), wheels)
     made.install(wheels["posthouse"])
     return made
 
 
 @pytest.fixture(scope="module")
 def both(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    made = Environment(tmp_path_factory.mktemp("both"))
+    made = Environment(tmp_path_factory.mktemp("both"), wheels)
     made.install(wheels["posthouse"])
     made.install(wheels["melmastoon"])
     return made

@@ -11,7 +11,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -28,17 +28,23 @@ PATIENCE = 180.0
 """Seconds for the package index."""
 
 
-def needed(*names: str) -> Iterator[metadata.Distribution]:
-    """The distributions that these need at run time, each once, without extras and without themselves."""
-    seen, wanted = set(names), [*names]
+def needed(*names: str, said: Mapping[str, Sequence[str]] | None = None) -> Iterator[metadata.Distribution]:
+    """The distributions that these need at run time, each once, without themselves; with the extras that they ask of each other.
+    `said`: what some of them say that they need, where that may be newer than what is installed here."""
+    found, wanted = set(names), [(name, "") for name in names]
+    seen = set(wanted)
     while wanted:
-        for line in metadata.requires(wanted.pop()) or ():
+        name, extra = wanted.pop()
+        for line in (said or {}).get(name) or metadata.requires(name) or ():
             requirement = Requirement(line)
-            if requirement.name in seen or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+            if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
                 continue
-            seen.add(requirement.name)
-            wanted.append(requirement.name)
-            yield metadata.distribution(requirement.name)
+            asked = {(requirement.name, one) for one in ("", *requirement.extras)} - seen
+            seen |= asked
+            wanted += asked
+            if requirement.name not in found:
+                found.add(requirement.name)
+                yield metadata.distribution(requirement.name)
 
 
 def share(distributions: Sequence[metadata.Distribution], packages: Path) -> None:
