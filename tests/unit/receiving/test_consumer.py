@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 
 from posthouse import Event, Policy, Tx
-from posthouse.broker import Delivery, Stream, Topology
+from posthouse.broker import Delivery, Frame, Stream, Topology
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.errors import BrokerUnavailable, StoreUnavailable
 from posthouse.pulse import Pulse
 from posthouse.receiving import Consumer, Executor
 from posthouse.receiving.acknowledge import BATCH, Acknowledger
+from posthouse.seam import Seam
 from tests.kit.waiting import eventually
 from tests.unit.receiving.conftest import NOTES, TOPIC, Bench, MeterRead, handled_by
 
@@ -159,3 +162,39 @@ async def test_an_acknowledgement_that_the_broker_does_not_hear_is_said_and_forg
         await acks.flush()
     assert acks.idle
     assert "1 acknowledgements were lost" in caplog.text
+
+
+async def test_while_many_frames_are_proved_others_have_their_turn_and_the_order_stays(
+    bench: Bench, broker: MemoryBroker
+) -> None:
+    heard: list[int] = []
+    turns: list[int] = []
+    proved = 0
+
+    def prove(frame: Frame) -> None:
+        nonlocal proved
+        proved += 1
+        until = time.perf_counter() + 0.002  # what a signature costs on a slow machine
+        while time.perf_counter() < until:
+            pass
+
+    async def hear(event: Event[MeterRead], tx: Tx) -> None:
+        heard.append(event.data.value)
+
+    async def look() -> None:
+        while True:
+            turns.append(proved)
+            await asyncio.sleep(0)
+
+    await publish(bench, broker, range(1, 101))
+    executor = bench.executor(handled_by(hear), seam=Seam(verify=prove))
+    other = asyncio.create_task(look())
+    try:
+        async with running(executor, broker) as consumer:
+            await eventually(lambda: 0 < proved < 100 and not consumer.idle, "it is not done, and says so", pause=0)
+            await eventually(lambda: len(heard) == 100)
+            await eventually(lambda: consumer.idle)
+    finally:
+        other.cancel()
+    assert max(after - before for before, after in pairwise(turns)) <= 10, "never is the loop kept for all of them"
+    assert heard == list(range(1, 101))
