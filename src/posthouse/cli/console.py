@@ -9,13 +9,24 @@ import socket
 import ssl
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from posthouse.cli.logs import Level, log_to_stderr
-from posthouse.cli.options import TlsCert, TlsClientCa, TlsKey, tls_files
+from posthouse.cli.options import (
+    PROXY_HEADER,
+    ProxyAudience,
+    ProxyHeader,
+    ProxyIssuer,
+    ProxyKeys,
+    RolesPath,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+    tls_files,
+    unfit,
+)
 from posthouse.cli.output import aim, say
 from posthouse.cli.signals import stopping
 from posthouse.cli.target import Targets, services_of
@@ -60,15 +71,11 @@ def console(
         list[str] | None,
         typer.Option(metavar="SCOPE", help="Also asked of the provider, as in groups; may be repeated."),
     ] = None,
-    proxy_keys: Annotated[
-        str, typer.Option(metavar="URL", help="A proxy signs who asks: where its JSON Web Key Set is.")
-    ] = "",
-    proxy_issuer: Annotated[str, typer.Option(metavar="ISS", help="What its assertions say as `iss`.")] = "",
-    proxy_audience: Annotated[str, typer.Option(metavar="AUD", help="What they say as `aud`.")] = "",
-    proxy_header: Annotated[str, typer.Option(metavar="NAME", help="The header that holds them.")] = "x-assertion",
-    roles: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Who may do what: rules in TOML (docs/console-access.md).")
-    ] = None,
+    proxy_keys: ProxyKeys = "",
+    proxy_issuer: ProxyIssuer = "",
+    proxy_audience: ProxyAudience = "",
+    proxy_header: ProxyHeader = PROXY_HEADER,
+    roles: RolesPath = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
@@ -89,23 +96,13 @@ def console(
         raise ConfigurationError(
             f"the console needs {error.name}, which is not installed: pip install 'posthouse[console]'"
         ) from error
-    if problems := [
-        *(
-            f"{given} is for --oidc-issuer"
-            for given, value in (("--oidc-client-id", oidc_client_id), ("--oidc-scope", oidc_scope))
-            if value and not oidc_issuer
-        ),
-        *(
-            f"{given} is for --proxy-keys"
-            for given, value in (("--proxy-issuer", proxy_issuer), ("--proxy-audience", proxy_audience))
-            if value and not proxy_keys
-        ),
-        *(
-            f"{needs} needs --roles FILE, which says who may do what"
-            for needs, value in (("--oidc-issuer", oidc_issuer), ("--proxy-keys", proxy_keys))
-            if value and not roles
-        ),
-    ]:
+    if problems := unfit(
+        issuer=oidc_issuer,
+        proxy=proxy_keys,
+        roles=roles,
+        of_issuer={"--oidc-client-id": oidc_client_id, "--oidc-scope": oidc_scope},
+        of_proxy={"--proxy-issuer": proxy_issuer, "--proxy-audience": proxy_audience},
+    ):
         raise ConfigurationError(*problems)
     scopes = ("openid", "email", "profile", *(oidc_scope or ()))
     secret = os.environ.get(SECRET, "")

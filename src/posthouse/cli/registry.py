@@ -10,7 +10,20 @@ from typing import Annotated
 import typer
 
 from posthouse.cli.logs import Level, log_to_stderr
-from posthouse.cli.options import AsJson, TlsCert, TlsClientCa, TlsKey, tls_files
+from posthouse.cli.options import (
+    PROXY_HEADER,
+    AsJson,
+    ProxyAudience,
+    ProxyHeader,
+    ProxyIssuer,
+    ProxyKeys,
+    RolesPath,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+    tls_files,
+    unfit,
+)
 from posthouse.cli.output import print_json, print_table, say
 from posthouse.errors import ConfigurationError
 from posthouse.governance.registry import users
@@ -33,6 +46,15 @@ def serve(
     users_file: Annotated[
         Path | None, typer.Option("--users", metavar="FILE", help="Who may ask; needed beyond the loopback.")
     ] = None,
+    oidc_issuer: Annotated[
+        str, typer.Option(metavar="URL", help="Bearer tokens of this provider of OpenID Connect are believed.")
+    ] = "",
+    oidc_audience: Annotated[str, typer.Option(metavar="AUD", help="What they say as `aud`.")] = "",
+    proxy_keys: ProxyKeys = "",
+    proxy_issuer: ProxyIssuer = "",
+    proxy_audience: ProxyAudience = "",
+    proxy_header: ProxyHeader = PROXY_HEADER,
+    roles: RolesPath = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
@@ -47,11 +69,36 @@ def serve(
         from posthouse.governance.registry.serving import serve as serve_registry
     except ImportError as error:
         raise ConfigurationError("a registry needs starlette and uvicorn: pip install 'posthouse[registry]'") from error
+    if problems := unfit(
+        issuer=oidc_issuer,
+        proxy=proxy_keys,
+        roles=roles,
+        of_issuer={"--oidc-audience": oidc_audience},
+        of_proxy={"--proxy-issuer": proxy_issuer, "--proxy-audience": proxy_audience},
+    ):
+        raise ConfigurationError(*problems)
+    if roles and not (oidc_issuer or proxy_keys):
+        raise ConfigurationError(
+            "--roles is for --oidc-issuer or --proxy-keys: users have theirs in the file of --users"
+        )
+    if oidc_issuer and not oidc_audience:
+        raise ConfigurationError("--oidc-issuer needs --oidc-audience AUD, or its tokens for others would do here")
+    known = None
+    if roles:
+        try:
+            from posthouse.cli.knowing import knowing
+        except ImportError as error:
+            raise ConfigurationError(
+                f"--oidc-issuer and --proxy-keys need {error.name}, which is not installed: pip install 'posthouse[console]'"
+            ) from error
+        proxy = (proxy_keys, proxy_issuer, proxy_audience, proxy_header) if proxy_keys else None
+        known = knowing(roles, issuer=(oidc_issuer, oidc_audience) if oidc_issuer else None, proxy=proxy)
     log_to_stderr(log_level, as_json=log_json)
     listening = Listening(
         host=host,
         port=port,
         users=users_file,
+        known=known,
         tls=tls_files(tls_cert, tls_key, tls_client_ca),
         most_bytes=most_bytes,
         patience=patience,

@@ -136,12 +136,7 @@ class Access(Options):
     def rights(self) -> Callable[[Claims, float, float], Who | None]:
         """From claims, the moment of the sign-in and now to who that is."""
         if isinstance(self.roles, Path):
-            file = RolesFile(self.roles)
-            if self.proxy and any(rule.minutes is not None for rule in file.rules.rule):
-                raise ConfigurationError(
-                    f"{self.roles}: `minutes` are those after a sign-in, of which a proxy tells nothing: say `until`"
-                )
-            return file.who
+            return RolesFile(self.roles, sign_ins=self.proxy is None).who
         chosen = self.roles
         return (lambda claims, began, now: chosen(claims)) if chosen else (lambda claims, began, now: None)
 

@@ -18,6 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from posthouse.clock import Clock, SystemClock
 from posthouse.console.access.access import Access
+from posthouse.console.access.callers import Assertions, no_role
+from posthouse.console.access.discovery import Unavailable
 from posthouse.console.access.door import (
     LARGEST,
     OF_STRANGERS,
@@ -33,14 +35,13 @@ from posthouse.console.access.door import (
     refuse,
     replaying,
 )
-from posthouse.console.access.oidc import WITHIN, CodeFlow, NotBegun, Unavailable
+from posthouse.console.access.oidc import WITHIN, CodeFlow, NotBegun
 from posthouse.console.access.roles import name_of
 from posthouse.console.access.sessions import Claims, Sessions
-from posthouse.console.access.signed import ALGORITHMS, Signed
 from posthouse.console.access.token import Attempts, OneTimeToken
 from posthouse.console.access.who import Who
 from posthouse.console.asking import Refusal
-from posthouse.edges.keys import KeySet, KeysUnavailable
+from posthouse.edges.keys import KeysUnavailable
 from posthouse.edges.oidc import Refused
 
 log = logging.getLogger("posthouse.console.access")
@@ -132,12 +133,7 @@ class Guard:
         self._token = OneTimeToken(self._clock)
         self._attempts, self._links = Attempts(self._clock), Attempts(self._clock, NEW_LINKS, NEW_LINKS)
         self._flow = CodeFlow(access.oidc, self._clock) if access.oidc else None
-        proxy = access.proxy
-        self._signed = (
-            Signed(KeySet(proxy.keys, self._clock, ALGORITHMS), proxy.issuer, proxy.audience, self._clock)
-            if proxy
-            else None
-        )
+        self._assertions = Assertions(access.proxy, self._clock) if access.proxy else None
         if access.way == "token":
             self._print_link()
 
@@ -196,11 +192,11 @@ class Guard:
         if self._access.who:
             found = self._access.who(ask.scope)
             who = await found if inspect.isawaitable(found) else found
-        elif self._signed and self._access.proxy:
-            claims = await self._asserted(ask.headers, self._signed, self._access.proxy.header)
+        elif self._assertions:
+            claims = await self._assertions.claims(ask.headers)
             who = self._rights(claims, now, now)
             if who is None:
-                raise _no_role(claims)
+                raise no_role(claims)
         else:
             find = self._sessions.find if is_use else self._sessions.look
             session = find(ask.given("session"), ask.key)
@@ -209,22 +205,8 @@ class Guard:
             who = self._rights(session.claims, session.began, now) if self._flow else OPERATOR
             if who is None:
                 self._sessions.end(ask.given("session"))
-                raise _no_role(session.claims)
+                raise no_role(session.claims)
         return who if who and who.roles and (who.until is None or now < who.until) else None
-
-    async def _asserted(self, headers: Headers, signed: Signed, name: str) -> Claims:
-        said = headers.getlist(name)
-        if len(said) != 1:
-            raise Refusal(401, "The proxy did not say who you are.", "Open the console through its proxy.")
-        try:
-            return await signed.claims(said[0])
-        except Refused as error:
-            log.warning("an assertion was refused: %s", error)
-            raise Refusal(
-                401, "The proxy's word for who you are was not accepted.", "The console's log says why."
-            ) from None
-        except KeysUnavailable:
-            raise Refusal(503, "The keys of the proxy cannot be had now.", "Try again in half a minute.") from None
 
     def _while_allowed(self, ask: _Ask, who: Who, send: Send) -> Send:
         """A stream ends with the session of its reader, or as soon as they may do or see something else than at its beginning."""
@@ -406,11 +388,6 @@ class Guard:
         """Where the provider sends people back: a configured address, else the Host, which was checked."""
         here = f"{ask.scope.get('scheme', 'http')}://{ask.host}{ask.root}"
         return f"{self._access.url.rstrip('/') or here}{CALLBACK}"
-
-
-def _no_role(claims: Claims) -> Refusal:
-    name = name_of(claims) or "somebody without a name"
-    return Refusal(403, f"You are {name}, and no rule gives you a role here.", "Ask whoever keeps the file of roles.")
 
 
 def _data(data: object) -> Response:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import logging
 import secrets
 from collections.abc import Mapping
 from urllib.parse import urlencode
@@ -15,38 +14,17 @@ import httpx
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.console.access.access import Oidc, is_safe
+from posthouse.console.access.access import Oidc
+from posthouse.console.access.discovery import Discovery, Provider, Unavailable, fetch
 from posthouse.console.access.sessions import Claims
-from posthouse.console.access.signed import ALGORITHMS, Signed
-from posthouse.edges.keys import KeySet
 from posthouse.edges.oidc import Refused
-
-log = logging.getLogger("posthouse.console.access")
 
 WITHIN = 600.0
 """Seconds from the beginning of a sign-in to its end."""
-TIMEOUT = 10.0
-LARGEST = 256 * 1024
-KEPT = 3_600.0
-"""Seconds for which what the provider says of itself is good."""
-
-
-class Unavailable(Exception):
-    """The provider does not answer, or not as one does."""
 
 
 class NotBegun(Refused):
     """Somebody comes back who never went, as any page elsewhere can have a browser do: nothing was asked of the provider."""
-
-
-class Provider(msgspec.Struct, frozen=True):
-    """What is needed of its discovery document."""
-
-    issuer: str
-    authorization_endpoint: str
-    token_endpoint: str
-    jwks_uri: str
-    token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -70,11 +48,11 @@ class CodeFlow:
         self._oidc, self._clock = oidc, clock
         self._seal = secrets.token_bytes(32)
         self._ended: dict[str, float] = {}
-        self._known: tuple[Provider, Signed, float] | None = None
+        self._discovery = Discovery(oidc.issuer, oidc.client_id, clock, signs_in=True)
 
     async def begin(self, back: str, to: str) -> tuple[str, str]:
         """Where to send the browser, and what to give it as a cookie. Raises Unavailable."""
-        provider, _ = await self._provider()
+        provider, _ = await self._discovery.provider()
         begun = Begun(
             secrets.token_urlsafe(32),
             secrets.token_urlsafe(32),
@@ -106,7 +84,7 @@ class CodeFlow:
             raise Refused("another provider answered")
         if "error" in said or not said.get("code"):
             raise Refused("the provider let nobody in")
-        provider, signed = await self._provider()
+        provider, signed = await self._discovery.provider()
         claims = await signed.claims(await self._exchanged(provider, said["code"], begun.verifier, back), begun.nonce)
         now = self._clock.monotonic()
         self._ended = {state: until for state, until in self._ended.items() if until > now} | {begun.state: begun.until}
@@ -127,30 +105,13 @@ class CodeFlow:
                 auth = httpx.BasicAuth(self._oidc.client_id, self._oidc.client_secret)
             else:
                 form["client_secret"] = self._oidc.client_secret
-        status, body = await _fetch("POST", provider.token_endpoint, form, auth)
+        status, body = await fetch("POST", provider.token_endpoint, form, auth)
         if 400 <= status < 500:
             raise Refused(f"the provider refused the code ({status})")
         try:
             return msgspec.json.decode(body, type=_Tokens).id_token
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unavailable(f"the provider answered {status} without an id token") from error
-
-    async def _provider(self) -> tuple[Provider, Signed]:
-        now = self._clock.monotonic()
-        if self._known is None or now > self._known[2]:
-            url = f"{self._oidc.issuer.rstrip('/')}/.well-known/openid-configuration"
-            status, body = await _fetch("GET", url)
-            try:
-                provider = msgspec.json.decode(body, type=Provider)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise Unavailable(f"{url} answered {status} without a discovery document") from error
-            if provider.issuer != self._oidc.issuer:
-                raise Unavailable(f"{url} speaks for another issuer: write --oidc-issuer as the document does")
-            if not all(map(is_safe, (provider.authorization_endpoint, provider.token_endpoint, provider.jwks_uri))):
-                raise Unavailable(f"{url} names addresses without https")
-            keys = KeySet(provider.jwks_uri, self._clock, ALGORITHMS)
-            self._known = provider, Signed(keys, provider.issuer, self._oidc.client_id, self._clock), now + KEPT
-        return self._known[:2]
 
     def _sealed(self, begun: Begun) -> str:
         said = _base64(msgspec.json.encode(begun))
@@ -165,27 +126,6 @@ class CodeFlow:
 
     def _mac(self, said: str) -> str:
         return _base64(hmac.digest(self._seal, said.encode(), "sha256"))
-
-
-async def _fetch(
-    method: str, url: str, form: Mapping[str, str] | None = None, auth: httpx.BasicAuth | None = None
-) -> tuple[int, bytes]:
-    """Status and body, within bounds of time and size; nobody is followed elsewhere."""
-    body = b""
-    try:
-        async with (
-            httpx.AsyncClient(timeout=TIMEOUT, follow_redirects=False) as client,
-            client.stream(
-                method, url, data=form, auth=auth or httpx.USE_CLIENT_DEFAULT, headers={"accept": "application/json"}
-            ) as answer,
-        ):
-            async for chunk in answer.aiter_bytes():
-                body += chunk
-                if len(body) > LARGEST:
-                    raise Unavailable(f"{url} answered with more than {LARGEST:,} bytes")
-            return answer.status_code, body
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise Unavailable(f"{url} does not answer: {type(error).__name__}") from error
 
 
 def _base64(data: bytes) -> str:

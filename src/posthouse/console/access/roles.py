@@ -63,21 +63,30 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RolesFile:
-    """The rules of a file, read again when it changed. One that cannot be read any more leaves the last ones in force."""
+    """The rules of a file, read again when it changed. One that cannot be read any more leaves the last ones in force. Without
+    `sign_ins`, `minutes` after one are refused: they would never end."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, sign_ins: bool = True) -> None:
+        self._path, self._sign_ins = path, sign_ins
         self._stamp = self._changed()
-        self.rules = read_rules(path)
+        self.rules = self._read()
 
     def who(self, claims: Claims, began: float, now: float) -> Who | None:
         try:
             if (stamp := self._changed()) != self._stamp:
                 self._stamp = stamp
-                self.rules = read_rules(self._path)
+                self.rules = self._read()
         except ConfigurationError as error:
             log.error("the roles are as they were before the file changed: %s", error)
         return self.rules.who(claims, began, now)
+
+    def _read(self) -> Rules:
+        rules = read_rules(self._path)
+        if not self._sign_ins and any(rule.minutes is not None for rule in rules.rule):
+            raise ConfigurationError(
+                f"{self._path}: `minutes` are those after a sign-in, and here is none, as a proxy or a token signs each request: say `until`"
+            )
+        return rules
 
     def _changed(self) -> tuple[int, int]:
         try:

@@ -26,6 +26,7 @@ from posthouse.governance.registry.questions import QUESTIONS, Asked, Question
 from posthouse.governance.registry.refusal import Refusal
 from posthouse.governance.registry.registry import Registry
 from posthouse.governance.registry.strangers import JSON, check_body_kind, check_sender, chosen_kind
+from posthouse.governance.registry.users import Role
 from posthouse.governance.registry.workers import WorkerJudge
 
 log = logging.getLogger("posthouse.governance.registry")
@@ -119,7 +120,7 @@ class _Desk:
             except PosthouseError as error:
                 log.error("a request failed: %s", error)
                 refused = Refusal(500, 500, "the registry is not set up rightly; its log says more")
-            return _refused(refused, chosen_kind(request.headers.get("accept", "")) or JSON)
+            return _refused(refused, chosen_kind(request.headers.get("accept", "")) or JSON, self._door.challenge)
 
         return endpoint
 
@@ -128,16 +129,19 @@ class _Desk:
         kind = chosen_kind(request.headers.get("accept", ""))
         if kind is None:
             raise refusal.not_acceptable(request.headers.get("accept", ""))
-        role = await self._door.role_of(request.headers.get("authorization", ""))
+        guest = await self._door.let_in(request.scope)
         path = {name: unquote(value) for name, value in request.path_params.items()}
         asked = Asked(path, dict(request.query_params))
         needed = question.needs(asked)
-        if role < needed:
+        if guest.role < needed:
+            log.warning("registry refused: %s, %s %r", guest.name, question.method, request.url.path[:200])
             raise refusal.not_your_role(needed.name.lower())
         if question.method in ("POST", "PUT"):
             check_body_kind(request.headers)
             asked = msgspec.structs.replace(asked, body=await self._body(request))
         answer = await question.answer(self._registry, asked)
+        if needed > Role.READ:
+            log.info("registry changed: %s, %s %r", guest.name, question.method, request.url.path[:200])
         if isinstance(answer, str):
             return Response(answer, media_type=kind)
         return Response(msgspec.json.encode(answer), media_type=kind)
@@ -160,8 +164,8 @@ class _Desk:
         return bytes(parts)
 
 
-def _refused(refused: Refusal, kind: str = JSON) -> Response:
-    headers = {"WWW-Authenticate": 'Basic realm="posthouse registry", charset="UTF-8"'} if refused.status == 401 else {}
+def _refused(refused: Refusal, kind: str = JSON, challenge: str = "") -> Response:
+    headers = {"WWW-Authenticate": challenge} if refused.status == 401 else {}
     if refused.status in (408, 413, 415):
         headers["Connection"] = "close"
     body = msgspec.json.encode({"error_code": refused.code, "message": str(refused)})

@@ -8,8 +8,13 @@ import binascii
 import hashlib
 import secrets
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
+from starlette.datastructures import Headers
+from starlette.types import Scope
 
 from posthouse.governance.registry import refusal
 from posthouse.governance.registry.users import Role, User, hashed, owner_of, read_users, verified
@@ -20,23 +25,62 @@ AT_ONCE = 2
 """Hashes that are made at a time: each takes 16 MiB and a core."""
 
 
+class Guest(msgspec.Struct, frozen=True):
+    """Who was let in, and what they may do."""
+
+    name: str
+    role: Role
+
+
+Known = Callable[[Scope], Awaitable[Guest | None]]
+"""From the ASGI scope of a request to who sent it; None for nobody. Raises Refusal."""
+
+
 class Door(Protocol):
     """Lets requests in."""
 
-    async def role_of(self, authorization: str) -> Role:
-        """The role of whoever sent this `Authorization` header, which may be empty. Raises Refusal."""
+    @property
+    def challenge(self) -> str:
+        """What a stranger is asked for, as `WWW-Authenticate` says it."""
         ...
+
+    async def let_in(self, scope: Scope) -> Guest:
+        """Whoever sent the request of this ASGI scope. Raises Refusal."""
+        ...
+
+
+BASIC = 'Basic realm="posthouse registry", charset="UTF-8"'
 
 
 class OpenDoor:
     """Everybody may do everything: for a registry that only its own machine can reach."""
 
-    async def role_of(self, authorization: str) -> Role:
-        return Role.ADMIN
+    challenge = BASIC
+
+    async def let_in(self, scope: Scope) -> Guest:
+        return Guest("somebody", Role.ADMIN)
+
+
+class KnownDoor:
+    """Whom a function knows, beside the users of a file. Who names a user is judged as that user, and as nobody else."""
+
+    def __init__(self, known: Known, users: UsersDoor | None) -> None:
+        self._known, self._users = known, users
+        self.challenge = f"{BASIC}, Bearer" if users else "Bearer"
+
+    async def let_in(self, scope: Scope) -> Guest:
+        if self._users is not None and _claim(_authorization(scope)) is not None:
+            return await self._users.let_in(scope)
+        guest = await self._known(scope)
+        if guest is None:
+            raise refusal.who_are_you()
+        return guest
 
 
 class UsersDoor:
     """Users of a file, by basic authentication or bearer token. The file is read again when it changes."""
+
+    challenge = BASIC
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,11 +88,11 @@ class UsersDoor:
         self._users = read_users(path)
         self._nobody = User("", Role.READ, hashed(secrets.token_urlsafe(16)))
         self._key = secrets.token_bytes(32)
-        self._known: OrderedDict[bytes, Role] = OrderedDict()
+        self._known: OrderedDict[bytes, Guest] = OrderedDict()
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def role_of(self, authorization: str) -> Role:
-        claim = _claim(authorization)
+    async def let_in(self, scope: Scope) -> Guest:
+        claim = _claim(_authorization(scope))
         if claim is None:
             raise refusal.who_are_you()
         self._look_again()
@@ -64,11 +108,12 @@ class UsersDoor:
             right = await asyncio.to_thread(verified, secret, user.secret)
         if not right or user is self._nobody:
             raise refusal.who_are_you()
+        guest = Guest(user.name, user.role)
         if users is self._users:
-            self._known[mark] = user.role
+            self._known[mark] = guest
             if len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
-        return user.role
+        return guest
 
     def _look_again(self) -> None:
         """A user who was taken out of the file is out at once, whatever is remembered."""
@@ -84,6 +129,10 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     except OSError:
         return (0, 0, 0)
     return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def _authorization(scope: Scope) -> str:
+    return Headers(scope=scope).get("authorization", "")
 
 
 def _claim(authorization: str) -> tuple[str, str] | None:

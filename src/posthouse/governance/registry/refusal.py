@@ -20,11 +20,20 @@ def bad_request(message: str) -> Refusal:
 
 
 def who_are_you() -> Refusal:
-    return Refusal(401, 401, "Unauthorized: name a user of this registry, with its password or token")
+    return Refusal(
+        401,
+        401,
+        "Unauthorized: say who you are, as a user of this registry, or with the token or the proxy that it believes",
+    )
 
 
 def not_your_role(needed: str) -> Refusal:
     return Refusal(403, 40301, f"User is denied operation: it needs the role {needed}")
+
+
+def not_believed(status: int, message: str) -> Refusal:
+    """What another door says: it knows somebody who may nothing, believes nobody, or cannot judge now."""
+    return Refusal(status, 40301 if status == 403 else status, message)
 
 
 def subject_not_found(subject: str) -> Refusal:

@@ -17,7 +17,7 @@ import uvicorn
 
 from posthouse.errors import ConfigurationError
 from posthouse.governance.registry.app import registry_app
-from posthouse.governance.registry.door import OpenDoor, UsersDoor
+from posthouse.governance.registry.door import Door, Known, KnownDoor, OpenDoor, UsersDoor
 from posthouse.governance.registry.ledgers import open_ledger
 from posthouse.governance.registry.workers import WorkerJudge
 from posthouse.local.connections import patient_protocol
@@ -31,11 +31,13 @@ MOST_CONNECTIONS = 500
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a registry listens. `users` is the file of those who may ask; `tls` are the files of a listener that speaks it."""
+    """Where a registry listens. `users` is the file of those who may ask, `known` knows others; `tls` are the files of a listener
+    that speaks it."""
 
     host: str = "127.0.0.1"
     port: int = 8081
     users: Path | None = None
+    known: Known | None = None
     tls: Files = Files()
     most_bytes: int
     patience: float
@@ -53,14 +55,13 @@ async def serve(url: str, listening: Listening, say: Callable[[str], None]) -> N
     """
     tls = check_listening(listening)
     ledger = open_ledger(url)
-    door = UsersDoor(listening.users) if listening.users else OpenDoor()
     judge = WorkerJudge(patience=listening.patience / 2)
     app = registry_app(
         ledger,
-        door=door,
+        door=_door(listening),
         judge=judge,
         opened=True,
-        loopback=is_loopback(listening.host),
+        loopback=is_loopback(listening.host) and listening.known is None,
         most_bytes=listening.most_bytes,
         patience=listening.patience,
     )
@@ -88,14 +89,19 @@ async def serve(url: str, listening: Listening, say: Callable[[str], None]) -> N
             await ledger.aclose()
 
 
+def _door(listening: Listening) -> Door:
+    users = UsersDoor(listening.users) if listening.users else None
+    return KnownDoor(listening.known, users) if listening.known else users or OpenDoor()
+
+
 def check_listening(listening: Listening) -> ssl.SSLContext | None:
     """TLS as it is to be spoken. Raises ConfigurationError where the registry would be open to strangers, or TLS is only half set
     up."""
     problems: list[str] = []
-    if listening.users is None and not is_loopback(listening.host):
+    if listening.users is None and listening.known is None and not is_loopback(listening.host):
         problems.append(
             f"on {listening.host} everybody who reaches this machine could change schemas: name the users with --users FILE "
-            "(`posthouse registry user add` makes one), or listen on 127.0.0.1"
+            "(`posthouse registry user add` makes one), give --oidc-issuer or --proxy-keys, or listen on 127.0.0.1"
         )
     if listening.users is not None and not listening.users.is_file():
         problems.append(f"there is no file {listening.users}")
