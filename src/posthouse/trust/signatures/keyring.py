@@ -79,6 +79,8 @@ class Keyring:
             self._take(read_keys(self._path))
             self._complained = ""
         except (ConfigurationError, OSError) as error:
+            if isinstance(error.__cause__, OSError):
+                self._stamp = None  # it was not read at all, and may be read next time as it stands
             if str(error) != self._complained:
                 self._complained = str(error)
                 log.error("the keys that were known stay in force: %s", error)

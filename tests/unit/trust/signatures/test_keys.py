@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import os
+import resource
 from pathlib import Path
 
 import msgspec
@@ -183,6 +184,22 @@ def test_a_file_that_breaks_leaves_what_was_known_and_is_complained_about_once(
     keys.make("b")
     clock.advance(LOOK)
     assert "b" in here.keys
+
+
+def test_a_revocation_that_could_not_be_read_at_first_is_read_later(keys: Keys) -> None:
+    clock = ManualClock()
+    first = keys.make("a")
+    here = ring(keys, clock)
+    keys.change(msgspec.structs.replace(first, revoked=1.0))
+    clock.advance(LOOK)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, most[1]))  # as in a process that has no file left to open
+    try:
+        assert here.keys["a"].revoked is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+    clock.advance(LOOK)
+    assert here.keys["a"].revoked == 1.0
 
 
 def test_a_private_half_of_another_key_is_refused(keys: Keys) -> None:
