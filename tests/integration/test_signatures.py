@@ -236,6 +236,30 @@ async def test_a_held_event_that_was_changed_by_hand_is_quarantined_and_its_neig
     assert shop.heard in ([("a", 1)], [("b", 2)])
 
 
+@pytest.mark.parametrize(
+    "change", ["tenant = 't2', sequence = NULL", "lineage = 5", "event_id = 'other', sequence = NULL"]
+)
+async def test_a_held_event_does_not_run_as_another_than_it_says_it_is(shop: Shop, change: str) -> None:
+    shop.fails = True
+    async with shop.app.running():
+        await shop.place(("a", 1))
+        (held,) = await shop.settles(heard=0, held=1)
+        shop.fails = False
+        await shop.sql(
+            f"UPDATE posthouse_held SET {change} WHERE id = ?",
+            f"UPDATE posthouse.held SET {change} WHERE id = $1",
+            held.id,
+        )
+        await shop.app.held.retry(held.id)
+
+        async def settled() -> bool:
+            return [one.state for one in await shop.held()] == ["quarantined"]
+
+        await eventually(settled, f"heard {shop.heard}")
+        assert (await shop.held())[0].reason.startswith("forged")
+    assert shop.heard == []
+
+
 def accept(subject: str, data: bytes) -> None:
     """Whatever an operator writes."""
 

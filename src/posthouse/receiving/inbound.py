@@ -125,9 +125,14 @@ class Decoder:
             event = decode_any(held.headers, held.body)
         except DecodeError as error:
             if seals is not None:
-                seals.refuse_unreadable(arrival, words_of(error))
+                seals.refuse_changed(arrival, f"it cannot be read: {words_of(error)}")
             raise
-        return event if seals is None else seals.prove(arrival, event)
+        if seals is None:
+            return event
+        event = seals.prove(arrival, event)
+        if held.type and not _is_of(held.entry, event):
+            seals.refuse_changed(arrival, "its row is of another id, tenant, key or number than the event in it")
+        return event
 
     def let_in(self, inbound: InboundEvent, event: Event[bytes]) -> InboundEvent:
         """A held event whose frame was refused when it came and is accepted now: under the id and number that it says, as if
@@ -151,6 +156,13 @@ class Decoder:
             sequence=event.sequence if numbered else None,
             lineage=event.lineage,
         )
+
+
+def _is_of(entry: InboxEntry, event: Event[bytes]) -> bool:
+    """Whether an event is held as what it says it is. One that runs out of its turn has no number there, and perhaps more behind its id."""
+    same = (entry.tenant, entry.key, entry.lineage) == (event.tenant, event.key, event.lineage)
+    numbered = entry.sequence is None or entry.sequence == event.sequence
+    return same and numbered and (entry.event_id == event.id or entry.event_id.startswith(f"{event.id}#"))
 
 
 def _short(error: Exception) -> str:

@@ -51,7 +51,7 @@ def _proved(seals: Seals, delivery: Delivery) -> Event[bytes]:
     try:
         event = decode_any(frame.headers, frame.body)
     except DecodeError as error:
-        seals.refuse_unreadable(arrival, words_of(error))
+        seals.refuse_changed(arrival, f"it cannot be read: {words_of(error)}")
         raise
     return seals.prove(arrival, event)
 

@@ -35,9 +35,9 @@ class Seals(Protocol):
         """What came in, as far as its seal covers it; as it is where none is asked for. Raises FrameRefused."""
         ...
 
-    def refuse_unreadable(self, arrival: Arrival, why: str) -> None:
-        """What came in, or what was held, cannot be read. Raises FrameRefused where a seal is asked for: what cannot be read proves
-        nothing, and whoever changed it may have meant that."""
+    def refuse_changed(self, arrival: Arrival, why: str) -> None:
+        """What came in, or what was held, cannot be read, or is held as another than it is. Raises FrameRefused where a seal is asked for:
+        it proves nothing, and whoever changed it may have meant that."""
         ...
 
     def reseal(self, topic: str, event: Event[bytes], by: str) -> Event[bytes]:

@@ -95,10 +95,10 @@ class Sealing:
             self._warn(arrival.topic, event.source, refused)
             return event
 
-    def refuse_unreadable(self, arrival: Arrival, why: str) -> None:
+    def refuse_changed(self, arrival: Arrival, why: str) -> None:
         if (mode := self._modes.of(arrival.topic, arrival.at)) == "off":
             return
-        refused = FrameRefused(f"forged: it cannot be read: {why}", "forged")
+        refused = FrameRefused(f"forged: {why}", "forged")
         self._count(refused, mode)
         if mode == "require":
             raise refused
