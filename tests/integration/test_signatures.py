@@ -306,6 +306,43 @@ async def test_a_timer_that_was_changed_by_hand_is_not_signed_for(shop: Shop) ->
     assert held.reason.startswith("forged")
 
 
+@pytest.mark.parametrize(("column", "value"), [("key", "b"), ("tenant", "t2"), ("numbered", False)])
+async def test_a_timer_is_not_signed_for_under_the_number_of_another_key(
+    shop: Shop, column: str, value: object
+) -> None:
+    await shop.place(("b", 1))
+    await shop.place(("a", 2), after=0.01, timer="moved")
+    await shop.sql(
+        f"UPDATE posthouse_timer SET {column} = ? WHERE name = 'moved'",
+        f"UPDATE posthouse.timer SET {column} = $1 WHERE name = 'moved'", value,
+    )  # fmt: skip
+    async with shop.app.running():
+        (held,) = await shop.settles(heard=1, held=1)
+    assert shop.heard == [("b", 1)]
+    assert held.reason.startswith("forged")
+
+
+async def test_a_timer_without_a_key_waits_and_holds_no_other_one_up(shop: Shop) -> None:
+    shop.keys.make("shop-1", tenants=("t1",))
+    theirs = shop.keys.make("shop-2", tenants=("t2",))
+    await shop.reopen("shop-1", "shop-2")
+    async with shop.service.transaction("t2") as tx:
+        tx.publish(OrderPlaced(order_id="b", number=1), after=0.01)
+    shop.keys.change(msgspec.structs.replace(theirs, retired=1.0))
+    await shop.reopen("shop-1", "shop-2")
+    await shop.place(("a", 2), after=0.02)
+    async with shop.app.running():
+        await shop.settles(heard=1, held=0)
+        (waiting,) = await shop.app.store.timers.pending()
+        assert shop.heard == [("a", 2)]
+        assert waiting.row.key == "b"
+        shop.keys.change(theirs)
+        async with shop.service.transaction("t2") as tx:
+            assert await shop.app.store.timers.hasten(tx.transaction, "t2", waiting.name)
+        await shop.settles(heard=2, held=0)
+    assert [row.sequence for row in await shop.kept()] == [1, 1]
+
+
 async def test_facts_of_an_aggregate_are_signed_and_its_stream_is_read_as_ever(shop: Shop) -> None:
     async with shop.app.running():
         for number in (1, 2):
@@ -343,6 +380,33 @@ async def test_a_fact_that_nobody_can_sign_is_refused_before_the_commit(shop: Sh
     with pytest.raises(EventError, match="no key is active for /shop"):
         await shop.place(("a", 1))
     assert await shop.kept() == []
+
+
+async def test_a_fact_that_is_refused_leaves_no_gap_and_no_intent_where_they_commit_all_the_same(shop: Shop) -> None:
+    await shop.app.open()
+    await shop.place(("a", 1))
+    key = read_keys(shop.keys.file)["shop-1"]
+    shop.keys.change(msgspec.structs.replace(key, tenants=("t2",)))
+    await shop.reopen("shop-1")
+    await shop.app.open()
+    placed = OrderPlaced(order_id="a", number=2)
+    if shop.url.startswith("sqlite"):
+        connection = sqlite3.connect(shop.folder / "shop.db")
+        with connection, pytest.raises(EventError, match="no key is active"):
+            shop.service.outbox.add_now(connection, placed, tenant="t1", idempotency_key="once")
+        connection.close()
+    else:
+        server = await asyncpg.connect(shop.url)
+        async with server.transaction():
+            with pytest.raises(EventError, match="no key is active"):
+                await shop.service.outbox.add(server, placed, tenant="t1", idempotency_key="once")
+        await server.close()
+    shop.keys.change(key)
+    await shop.reopen("shop-1")
+    async with shop.app.running():
+        await shop.place(("a", 2), idempotency_key="once")
+        await shop.settles(heard=2, held=0)
+    assert shop.heard == [("a", 1), ("a", 2)]
 
 
 async def test_keys_are_rotated_and_revoked_while_everything_runs(shop: Shop) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from posthouse.events import Event
 
 SEAL = "dssematerial"
 """The extension that holds a seal: CloudEvents' own."""
+
+
+Seal = Callable[[Event[bytes]], Event[bytes]]
+"""Seals a fact with one key, whatever becomes of that meanwhile."""
 
 
 class Arrival(NamedTuple):
@@ -21,6 +26,10 @@ class Arrival(NamedTuple):
 
 class Seals(Protocol):
     """Computes, and waits for nobody."""
+
+    def sealer(self, topic: str, event: Event[bytes], *, waiting: bool = False) -> Seal:
+        """What seals such a fact, for whoever has to know it before he takes a number. The rest as for `seal`."""
+        ...
 
     def seal(self, topic: str, event: Event[bytes], *, waiting: bool = False) -> Event[bytes]:
         """A fact as it goes into the outbox, with its number and its lineage: the same with a seal among its extensions. One that it had

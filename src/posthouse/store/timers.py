@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
 import msgspec
@@ -10,8 +10,11 @@ import msgspec
 from posthouse.store.outbox import OutboxRow
 from posthouse.store.transaction import Transaction
 
-Append = Callable[[Transaction, Sequence[OutboxRow]], Awaitable[object]]
-"""Adds the rows of due timers to the outbox. It may run again when somebody held a key or an intent of theirs."""
+Append = Callable[[Transaction, Sequence[OutboxRow]], Awaitable[Collection[str]]]
+"""Adds the rows of due timers to the outbox, and returns the event ids of those that cannot go out now: their timers are put back. It may
+run again when somebody held a key or an intent of theirs."""
+PUT_BACK = 30.0
+"""Seconds after which a timer is due again that could not go out."""
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,10 +47,10 @@ class TimerTable(Protocol):
         ...
 
     async def fire(self, limit: int, append: Append | None = None) -> int:
-        """Move due timers into the outbox, each exactly once however many schedulers ask. Returns how many. Where a row gets a
-        number, the UUIDv7 of its event is drawn anew, in the row and in its envelope: an id is never older than the ids
+        """Move due timers into the outbox, each exactly once however many schedulers ask. Returns how many it dealt with. Where a row
+        gets a number, the UUIDv7 of its event is drawn anew, in the row and in its envelope: an id is never older than the ids
         of lower numbers because it waited. `append` does both instead: it is given the rows as they were set, in the
-        transaction that removes their timers."""
+        transaction that removes their timers, and those that it leaves wait for another `PUT_BACK`."""
         ...
 
     async def next_due(self) -> float | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from posthouse.errors import StoreError
 from posthouse.store import Timer, Transaction
-from posthouse.store.timers import Append
+from posthouse.store.timers import PUT_BACK, Append
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.errors import sqlstate_of
 from posthouse.stores.postgres.joins import theirs_of
@@ -128,7 +130,11 @@ class PostgresTimers:
                     ids = untyped((await tx.run(FREE, most, now, passed)).scalar())
                     if not ids:
                         return fired
-                    await append(tx, [timer_of(columns).row for columns in await tx.run(TAKE, ids)])
+                    timers = [timer_of(columns) for columns in await tx.run(TAKE, ids)]
+                    left = await append(tx, [timer.row for timer in timers])
+                    for timer in timers:
+                        if timer.row.event_id in left:
+                            await self.set(tx, msgspec.structs.replace(timer, after=PUT_BACK))
             except StoreError as error:
                 if sqlstate_of(error.__cause__ or error) != LOCKED:
                     raise

@@ -10,7 +10,7 @@ import msgspec
 from posthouse.clock import Clock, new_id
 from posthouse.store import OutboxRow, Timer, Transaction
 from posthouse.store.inbox import drawn_at
-from posthouse.store.timers import Append
+from posthouse.store.timers import PUT_BACK, Append
 from posthouse.stores.rows import TIMER, timer_columns, timer_of
 from posthouse.stores.sqlite.database import Database
 from posthouse.stores.sqlite.outbox import SqliteOutbox
@@ -79,11 +79,15 @@ class SqliteTimers:
             return 0
         async with self._database.begin() as tx:
             due: Any = sorted(tx.run(TAKE, (self._clock.now(), limit)))
-            rows = [timer_of(columns).row for _, _, *columns in due]
+            timers = [timer_of(columns) for _, _, *columns in due]
+            rows = [timer.row for timer in timers]
             if append is None:
                 await self._outbox.append(tx, [_drawn(row) for row in rows])
-            else:
-                await append(tx, rows)
+                return len(due)
+            left = await append(tx, rows)
+            for timer in timers:
+                if timer.row.event_id in left:
+                    await self.set(tx, msgspec.structs.replace(timer, after=PUT_BACK))
         return len(due)
 
     async def next_due(self) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 
@@ -11,6 +11,7 @@ from posthouse.clock import new_id
 from posthouse.events import CODECS, Codec, Event, decode_any, timestamp
 from posthouse.store import OutboxRow, Store, Timer, Transaction
 from posthouse.store.inbox import drawn_at
+from posthouse.store.timers import PUT_BACK
 from posthouse.testing.store_contract.fixtures import StoreFixtures
 from posthouse.testing.store_contract.samples import drawn, row
 from posthouse.testing.store_contract.steps import drain, failing
@@ -33,9 +34,10 @@ class TimerContract(StoreFixtures):
             await set_timer(store, Timer(name=one.event_id, due_at=self.clock.now() - 10 + place, row=one))
         got: list[OutboxRow] = []
 
-        async def append(tx: Transaction, due: Sequence[OutboxRow]) -> None:
+        async def append(tx: Transaction, due: Sequence[OutboxRow]) -> Collection[str]:
             got.extend(due)
             await store.outbox.append(tx, due)
+            return ()
 
         assert await store.timers.fire(2, append) == 2
         assert await store.timers.fire(2, append) == 1
@@ -43,10 +45,26 @@ class TimerContract(StoreFixtures):
         assert [(one.event_id, one.body) for one in got] == [(one.event_id, one.body) for one in rows]
         assert {one.event_id for one in await drain(store)} == {one.event_id for one in rows}
 
+    async def test_a_timer_whose_row_is_left_is_due_again_later_and_holds_nobody_up(self, store: Store) -> None:
+        rows = [row("a"), row("b"), row("c")]
+        for place, one in enumerate(rows):
+            await set_timer(store, Timer(name=one.event_id, due_at=self.clock.now() - 10 + place, row=one))
+
+        async def append(tx: Transaction, due: Sequence[OutboxRow]) -> Collection[str]:
+            await store.outbox.append(tx, [one for one in due if one != rows[0]])
+            return [one.event_id for one in due if one == rows[0]]
+
+        for _ in rows:
+            await store.timers.fire(1, append)
+        assert [one.event_id for one in await drain(store)] == [one.event_id for one in rows[1:]]
+        (left,) = await store.timers.pending()
+        assert (left.name, left.row) == (rows[0].event_id, rows[0])
+        assert left.due_at > self.clock.now() + PUT_BACK - 5
+
     async def test_timers_whose_rows_could_not_be_added_are_still_there(self, store: Store) -> None:
         await set_timer(store, Timer(name="t", due_at=self.clock.now() - 1, row=row("a")))
 
-        async def append(tx: Transaction, due: Sequence[OutboxRow]) -> None:
+        async def append(tx: Transaction, due: Sequence[OutboxRow]) -> Collection[str]:
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):

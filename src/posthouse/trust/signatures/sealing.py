@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from hmac import compare_digest
 
 import msgspec
@@ -15,7 +16,7 @@ from posthouse.events import Event
 from posthouse.events.codecs.attributes import attributes_of
 from posthouse.events.envelope import Scalar
 from posthouse.seam.counting import Counting
-from posthouse.seam.seals import Arrival
+from posthouse.seam.seals import Arrival, Seal
 from posthouse.trust.signatures.keyring import Keyring
 from posthouse.trust.signatures.keys import DLQ, Key
 from posthouse.trust.signatures.material import (
@@ -58,13 +59,16 @@ class Sealing:
         self._service = service
         self._warned: set[tuple[str, str]] = set()
 
-    def seal(self, topic: str, event: Event[bytes], *, waiting: bool = False) -> Event[bytes]:
+    def sealer(self, topic: str, event: Event[bytes], *, waiting: bool = False) -> Seal:
         if (found := self._keyring.signer(event.source, topic, event.tenant)) is None:
             raise EventError(
                 f"{event.type} cannot be signed: no key is active for {event.source} on {topic}, tenant {event.tenant}, whose "
                 "private half is here. See `posthouse keys list`"
             )
-        return _signed(*found, event, {TOPIC: TIMER + topic if waiting else topic})
+        return partial(_signed, *found, {TOPIC: TIMER + topic if waiting else topic})
+
+    def seal(self, topic: str, event: Event[bytes], *, waiting: bool = False) -> Event[bytes]:
+        return self.sealer(topic, event, waiting=waiting)(event)
 
     def reseal(self, topic: str, event: Event[bytes], by: str) -> Event[bytes]:
         found = self._keyring.signer(event.source, topic, event.tenant, "edits")
@@ -73,7 +77,7 @@ class Sealing:
                 f"{event.type} of {event.source} is signed, and no key for edits is active here: make one with `posthouse keys new "
                 "--use edits`, or skip the event and let its producer publish a correction"
             )
-        return _signed(*found, event, {TOPIC: topic, EDITED_BY: by})
+        return _signed(*found, {TOPIC: topic, EDITED_BY: by}, event)
 
     def is_intact(self, topic: str, event: Event[bytes]) -> bool:
         try:
@@ -141,7 +145,7 @@ class Sealing:
         raise BadMaterial(why)
 
 
-def _signed(key: Key, private: Ed25519PrivateKey, event: Event[bytes], marks: Mapping[str, Scalar]) -> Event[bytes]:
+def _signed(key: Key, private: Ed25519PrivateKey, marks: Mapping[str, Scalar], event: Event[bytes]) -> Event[bytes]:
     """A fact with these marks, and the signature that covers both."""
     extensions: dict[str, Scalar] = {**_bare(event.extensions), **marks}
     if event.time:
