@@ -157,34 +157,37 @@ async def refused(
     assert (await client.get("/api/who")).status_code == 401
 
 
-WRONG: list[dict[str, object]] = [
-    {"iss": "https://evil.example"},
-    {"iss": None},
-    {"aud": "another-client"},
-    {"aud": []},
-    {"aud": None},
-    {"aud": [CLIENT, "another-client"]},
-    {"aud": [CLIENT, "another-client"], "azp": "another-client"},
-    {"azp": "another-client"},
-    {"exp": int(time.time()) - 60},
-    {"exp": None},
-    {"exp": "soon"},
-    {"iat": int(time.time()) + 600},
-    {"nbf": int(time.time()) + 600},
-    {"nonce": "of another sign-in"},
-    {"nonce": ""},
-    {"nonce": None},
-    {"sub": None},
-    {"sub": 7},
-]
+def wrong_claims() -> list[dict[str, object]]:
+    """Made when they are asked for: a long run is past what was ten minutes ahead when it began."""
+    now = int(time.time())
+    return [
+        {"iss": "https://evil.example"},
+        {"iss": None},
+        {"aud": "another-client"},
+        {"aud": []},
+        {"aud": None},
+        {"aud": [CLIENT, "another-client"]},
+        {"aud": [CLIENT, "another-client"], "azp": "another-client"},
+        {"azp": "another-client"},
+        {"exp": now - 60},
+        {"exp": None},
+        {"exp": "soon"},
+        {"iat": now + 600},
+        {"nbf": now + 600},
+        {"nonce": "of another sign-in"},
+        {"nonce": ""},
+        {"nonce": None},
+        {"sub": None},
+        {"sub": 7},
+    ]
 
 
-@pytest.mark.parametrize("claims", [WRONG[:9], WRONG[9:]], ids=["first", "second"])
+@pytest.mark.parametrize("half", [slice(9), slice(9, None)], ids=["first", "second"])
 async def test_an_id_token_with_a_wrong_or_missing_claim_signs_nobody_in(
-    room: Room, provider: Provider, claims: list[dict[str, object]]
+    room: Room, provider: Provider, half: slice
 ) -> None:
     """Nine of them each, as the tenth refusal makes everybody wait."""
-    for wrong in claims:
+    for wrong in wrong_claims()[half]:
         provider.claims = wrong
         async with room.client() as client:
             await refused(room, client, await sign_in(client), told=str(wrong))
