@@ -69,6 +69,7 @@ GIVEN = {
     ("worker", "id"),
     ("action", "id"),
     ("job", "id"),
+    ("replay_grant", "id"),
 }
 """Named by the code that runs in the user's own transaction, which hears of it at once; and ids of our own."""
 
