@@ -101,7 +101,11 @@ class Shop:
         assert self.read.keys() == {said.number for said in self.accepted}
         for said in self.accepted:
             event = self.read[said.number]
-            assert (event.tenant, event.idempotency_key, event.actor) == (said.tenant, said.idempotency_key, said.actor)
+            assert (event.tenant, event.idempotency_key, event.actor) == (
+                said.tenant,
+                said.idempotency_key,
+                said.actor or Actor(kind="service", id="shop"),
+            )
             assert event.correlation == (said.correlation or event.id)
             assert event.data.weight == said.weight
         assert len(self.accepted) >= 15

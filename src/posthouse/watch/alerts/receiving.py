@@ -164,7 +164,11 @@ def consuming(ask: Promql, over: Thresholds) -> Sequence[Alert]:
             description="{{ $value | humanize }} facts that came to {{ $labels.service }} within five minutes were "
             "{{ $labels.reason }}. Where signatures are required they are quarantined, and nothing of them was applied.",
             when="a fact came whose signature does not hold, or is not there",
-            fires=Case([given("signatures_refused_total", "_x20 1x60", reason="forged", mode="require")], after=23),
+            fires=Case(
+                [given("signatures_refused_total", "_x20 1x60", reason="forged", mode="require")],
+                after=23,
+                labels={"reason": "forged", "mode": "require"},
+            ),
             quiet=Case([given("signatures_refused_total", "3x90", reason="forged", mode="require")], after=23),
             states=("quarantined",),
         ),
