@@ -127,6 +127,11 @@ def test_an_event_that_kills_its_process_runs_as_often_as_allowed_and_is_dead_th
     assert world.runs().count("poison") == deliveries == world.crashes
     held = world.rows("billing", "SELECT state, attempts > 0, key FROM posthouse_held ORDER BY sequence")
     assert held == [("dead", 1, "px"), ("blocked", 0, "px")]
+    # One dead letter was written, and settled once. It may lie in the log twice: a relay that the machine keeps waiting between
+    # publishing and settling for longer than its lease, which is a quarter of a second here, is fenced and publishes it again. The
+    # frames cannot tell that from two letters, for a dead letter keeps the ids of the event that it was; so the rows are counted.
+    sent = "SELECT sum(count) FROM posthouse_sent WHERE topic = 'shop.orders.order.dlq'"
+    assert world.figure("billing", sent) == 1
     letters = "SELECT count(*) FROM frames f JOIN topics t ON t.id = f.topic WHERE t.name = 'shop.orders.order.dlq'"
-    assert world.figure("log", letters) == 1
+    assert 1 <= world.figure("log", letters) <= 1 + world.log().count("lost its shards; nothing was settled")
     tally.enter("31 event that kills its process", report, at_least=24 + 16 + 2 * 40)
