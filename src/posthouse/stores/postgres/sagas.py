@@ -107,7 +107,8 @@ WITH looked AS MATERIALIZED (
     FROM looked WINDOW same AS (PARTITION BY saga, status, shape)
 )
 SELECT CASE place WHEN 1 THEN times - (times + step - 1) / step + 1 ELSE 1 END, {", ".join(f"s.{name}" for name in SAGA.split(", "))}
-FROM (SELECT *, (times + $3::bigint - 1) / $3::bigint AS step FROM placed) AS counted JOIN posthouse.saga s USING (number)
+FROM (SELECT *, (times + $3::bigint - 1) / $3::bigint AS step FROM placed) AS counted
+CROSS JOIN LATERAL (SELECT * FROM posthouse.saga one WHERE one.number = counted.number AND one.purged_at IS NULL OFFSET 0) s
 WHERE (place - 1) % step = 0 ORDER BY number
 """
 
