@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import aio_pika
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -36,7 +37,7 @@ from tests.kit.servers import nats as nats_kit
 from tests.kit.servers import redis as redis_kit
 from tests.kit.servers.process import folder_of, started
 from tests.kit.servers.rabbitmq import RabbitmqServer, hashed
-from tests.kit.waiting import eventually
+from tests.kit.waiting import eventually, until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -86,7 +87,7 @@ def urls(request: pytest.FixtureRequest, town: Town, monkeypatch: pytest.MonkeyP
     """The URL of each account, `all` for one that may do everything, on a server that has the rights as they are exported."""
     with contextlib.ExitStack() as stack:
         if request.param == "kafka":
-            yield on_kafka(request.getfixturevalue("kafka_server"), town)
+            yield stack.enter_context(on_kafka(request.getfixturevalue("kafka_server"), town))
         elif request.param == "rabbitmq":
             yield on_rabbitmq(request.getfixturevalue("managed_rabbitmq_server"), town)
         else:
@@ -94,7 +95,9 @@ def urls(request: pytest.FixtureRequest, town: Town, monkeypatch: pytest.MonkeyP
             yield running
 
 
-def on_kafka(server: object, town: Town) -> Mapping[str, str]:
+@contextlib.contextmanager
+def on_kafka(server: object, town: Town) -> Iterator[Mapping[str, str]]:
+    """The server is that of all tests, and so are its accounts: what they may do here is taken away again."""
     servers, guests = server.servers, server.guests  # type: ignore[attr-defined]
     admin = AdminClient({"bootstrap.servers": servers})
     bindings = [
@@ -113,13 +116,35 @@ def on_kafka(server: object, town: Town) -> Mapping[str, str]:
     for future in admin.create_acls(bindings).values():
         future.result(30)
     sasl = "security.protocol=SASL_PLAINTEXT&sasl.mechanism=PLAIN&partitions=2"
-    return {
-        "all": f"kafka://{servers}?partitions=2",
-        **{
-            name: f"kafka://127.0.0.1:{guests}?{sasl}&sasl.username={name}&sasl.password={name}"
-            for name in ("orders", "billing")
-        },
-    }
+    try:
+        yield {
+            "all": f"kafka://{servers}?partitions=2",
+            **{
+                name: f"kafka://127.0.0.1:{guests}?{sasl}&sasl.username={name}&sasl.password={name}"
+                for name in ("orders", "billing")
+            },
+        }
+    finally:
+        take_away(admin, [f"User:{account.name}" for account in town.accounts])
+
+
+def take_away(admin: AdminClient, principals: Iterable[str]) -> None:
+    """All that they may do, until the server itself knows of nothing any more."""
+    everything = [
+        AclBindingFilter(
+            ResourceType.ANY,
+            None,  # type: ignore[arg-type]  # any name, says its documentation
+            ResourcePatternType.ANY,
+            who,
+            None,  # type: ignore[arg-type]
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        for who in principals
+    ]
+    for future in admin.delete_acls(everything).values():
+        future.result(30)
+    until(lambda: not any(admin.describe_acls(one).result(30) for one in everything), "taking rights away", pause=0.05)
 
 
 def on_rabbitmq(server: RabbitmqServer, town: Town) -> Mapping[str, str]:
