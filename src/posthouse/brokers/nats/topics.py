@@ -95,7 +95,7 @@ class Topics:
             await self._make(STREAM, _ledger(self._settings))
         together = await self._client.version() >= TOGETHER
         for name in topics:
-            if name not in await self.find([name]):
+            if not await self._exists(stream_of(name)):  # not by what is known: another may have removed it since
                 await self._make(stream_of(name), stream_config(name, self._settings, together))
             await self.look(name)
 
