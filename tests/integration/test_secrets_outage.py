@@ -66,7 +66,7 @@ async def test_a_key_store_that_dies_and_comes_back_again_and_again_delays_event
                 await say(5)
                 waiting = await eventually(held)
                 held_up += len(waiting)
-                assert {one.state for one in await held()} <= {"retrying", "waiting"}, await held()
+                assert {one.state for one in await held()} <= {"retrying", "waiting", "blocked"}, await held()
                 await asyncio.to_thread(restartable_postgres.start)
                 await say(2)
                 await eventually(lambda: len(reader.heard) == number * len(GUESTS))
