@@ -26,6 +26,10 @@ PosthouseError
 ├── BrokerError
 │   ├── BrokerUnavailable     nothing is known about the frames: publish them again later
 │   └── SeekUnsupported       this broker cannot go back
+├── ArchiveError              the archive cannot be written or read as it is
+│   ├── ArchiveUnavailable    its object store is away: trying again may help
+│   ├── ArchiveOvertaken      another member took over what this one was writing: nothing of it counts
+│   └── ArchiveDamaged        a file is not what was written, or is missing
 ├── SecretsUnavailable        the keys of secret fields are out of reach: trying again helps once they are back
 ├── DeskError                 an operator's verb that does not fit; the message says which does
 │   ├── DoneAlready           this very act was done before: nothing was done again
@@ -200,6 +204,22 @@ class BrokerUnavailable(BrokerError):
 
 class SeekUnsupported(BrokerError):
     """This broker keeps no history to go back to."""
+
+
+class ArchiveError(PosthouseError):
+    """The archive cannot be written or read as it is; the message says what to do."""
+
+
+class ArchiveUnavailable(ArchiveError):
+    """The object store is away or refuses us; nothing is known about what was under way, and trying again is safe."""
+
+
+class ArchiveOvertaken(ArchiveError):
+    """Another member took over what this one was writing, because it was silent for too long: what it wrote does not count."""
+
+
+class ArchiveDamaged(ArchiveError):
+    """A file of the archive is truncated, changed or missing; `posthouse archive verify` names all of them."""
 
 
 class SecretsUnavailable(PosthouseError):

@@ -1,0 +1,1 @@
+"""What was: the archive, and what is read from it again."""
