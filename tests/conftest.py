@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.kit.oracles.tlog import tlog_oracle
 from tests.kit.servers.ending import by_server, end_unused, note_last_uses
 from tests.kit.servers.kafka import kafka_server
 from tests.kit.servers.nats import nats_server
@@ -34,6 +35,7 @@ __all__ = [
     "sqs_server",
     "sqs_url",
     "store_url",
+    "tlog_oracle",
 ]
 
 

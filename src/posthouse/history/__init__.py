@@ -1,1 +1,1 @@
-"""What was: the archive, and what is read from it again."""
+"""What was: the archive, what is read from it again, and the proof that nobody touched it."""
