@@ -90,11 +90,12 @@ def announced(event: Event[bytes]) -> Mapping[str, str]:
 _SAFE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
-def check_size(headers: Mapping[str, str], body: bytes, limit: int = PUBLISH_LIMIT) -> None:
-    """Raise EventTooLarge when headers and body together have more than `limit` bytes."""
+def check_size(headers: Mapping[str, str], body: bytes, limit: int = PUBLISH_LIMIT) -> int:
+    """The bytes of headers and body together; EventTooLarge when they are more than `limit`."""
     size = header_size(headers) + len(body)
     if size > limit:
         raise EventTooLarge(size, limit, "the event")
+    return size
 
 
 def check_metadata(size: int) -> None:

@@ -19,6 +19,7 @@ from posthouse.events import (
     STRUCTURED,
     Actor,
     Codec,
+    Encoded,
     Event,
     Metadata,
     Producer,
@@ -35,9 +36,8 @@ from posthouse.seam.timing import OTHERS, outcome_of
 from posthouse.store import OutboxRow, Transaction
 from posthouse.store.outbox import Number, OutboxTable
 
-STAMP_ROOM = 128
-"""Bytes that the number, the lineage and the outbox id, which the store gives, take at most in any wire format."""
-
+MAX_ROW = str(2**63 - 1)
+"""The longest id that a store gives to a row."""
 
 HEADER_ROOM = 2 * METADATA_LIMIT
 """Bytes that headers of our codecs never have: what stands beside the data is bounded. A body that leaves so much need not be measured."""
@@ -96,7 +96,9 @@ class EnvelopeBuilder:
         """Whose namesake in another namespace says other facts."""
         self._codec = codec
         self.clock = clock
-        self._most = self._limit = min(limit, HARD_LIMIT - STAMP_ROOM)  # no reader looks at more
+        self._most = limit
+        self._carried = HARD_LIMIT
+        """Bytes of a frame, with what the relay stamps, that brokers take and readers look at."""
         self._sheet = sheet
         self._suits: Capabilities | None = None
         """The sheet that the limit was taken from."""
@@ -117,7 +119,7 @@ class EnvelopeBuilder:
         become known at any time."""
         if self._sheet is None or (sheet := self._sheet()) is self._suits:
             return
-        self._limit = min(self._most, sheet.max_bytes - STAMP_ROOM)
+        self._carried = min(HARD_LIMIT, sheet.max_bytes)
         self._region = sheet.region
         self._allowed = (set(), set())
         self._suits = sheet
@@ -312,8 +314,8 @@ class EnvelopeBuilder:
                 f"{_home(self._namespace, self._producer.service)!r} may read it, not publish it"
             )
         data = event_type.payload.encode(payload)
-        if len(data) > self._limit and self.seam.claim_check is None:
-            raise EventTooLarge(len(data), self._limit, f"{event_type.name} (its data)")
+        if len(data) > (limit := min(self._most, self._carried)) and self.seam.claim_check is None:
+            raise EventTooLarge(len(data), limit, f"{event_type.name} (its data)")
         return data
 
     def _keep_rules(self, event_type: EventType[object], tenant: str) -> None:
@@ -371,11 +373,8 @@ class EnvelopeBuilder:
         encoded = self._codec.encode(event)
         if self._suits is not None and self._suits.announces:
             encoded = encoded._replace(headers={**encoded.headers, **announced(event)})
-        if not self._bounded or len(encoded.body) + HEADER_ROOM > self._limit:
-            try:
-                check_size(encoded.headers, encoded.body, self._limit)
-            except EventTooLarge as error:
-                raise EventTooLarge(error.size, error.limit, f"{event.type} ({error.where})") from None
+        if not self._bounded or len(encoded.body) + HEADER_ROOM > min(self._most, self._carried):
+            self._check_size(event, encoded)
         return OutboxRow(
             topic=topic,
             tenant=event.tenant,
@@ -386,6 +385,18 @@ class EnvelopeBuilder:
             numbered=event.key is not None,
             idempotency_key=idempotency_key,
         )
+
+    def _check_size(self, event: Event[bytes], encoded: Encoded) -> None:
+        """As it is, by the limit of the service, and by that of whoever carries it with all that the relay stamps, at its longest."""
+        number = None if event.key is None else MAX_SEQUENCE
+        try:
+            size = check_size(encoded.headers, encoded.body, self._most)
+            if size + HEADER_ROOM > self._carried:
+                check_size(
+                    *self._codec.stamp(encoded.headers, encoded.body, number, MAX_LINEAGE, MAX_ROW), self._carried
+                )
+        except EventTooLarge as error:
+            raise EventTooLarge(error.size, error.limit, f"{event.type} ({error.where})") from None
 
 
 def _home(namespace: str | None, service: str) -> str:

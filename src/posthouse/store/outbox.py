@@ -11,6 +11,9 @@ import msgspec
 from posthouse.store.actions import Action
 from posthouse.store.transaction import Transaction
 
+DAMAGED = "damaged: "
+"""How the content type begins that a store gives to a row whose headers or body are neither, since a hand has changed them."""
+
 
 class OutboxRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A frame on its way from a transaction to the broker.

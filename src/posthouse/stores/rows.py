@@ -15,6 +15,7 @@ from posthouse.store.actions import Action, Changes
 from posthouse.store.browsing import Bounded, HeldGroup
 from posthouse.store.grants import Drawn, Grant, Scope
 from posthouse.store.jobs import Job, JobState, Open
+from posthouse.store.outbox import DAMAGED
 from posthouse.store.sagas import SagaFilter, SagaRef, SagaRow, indexed_text, with_progress
 from posthouse.store.schedules import ScheduleRow
 from posthouse.store.streams import StreamEvent
@@ -70,10 +71,10 @@ def sound(headers: Any, body: Any) -> tuple[Mapping[str, str], bytes]:
     try:
         known = unpacked(headers)
     except (msgspec.DecodeError, TypeError):
-        known = {"content-type": f"damaged: no headers: {headers}"}
+        known = {"content-type": f"{DAMAGED}no headers: {headers}"}
     if isinstance(body, bytes):
         return known, body
-    return {"content-type": f"damaged: its body is {type(body).__name__}, no bytes"}, str(body).encode()
+    return {"content-type": f"{DAMAGED}its body is {type(body).__name__}, no bytes"}, str(body).encode()
 
 
 def outbox_row(

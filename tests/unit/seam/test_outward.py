@@ -17,7 +17,6 @@ from posthouse.events import CODECS, Event, Producer, decode_any
 from posthouse.events.limits import HARD_LIMIT
 from posthouse.seam import EnvelopeBuilder, EventContext, context_of
 from posthouse.seam.frames import frame_of
-from posthouse.seam.outward import STAMP_ROOM
 from posthouse.store import OutboxRow
 
 plant = Service("plant", namespace="works")
@@ -35,6 +34,7 @@ class ThingMade:
 @dataclass(frozen=True)
 class ViewSeen:
     number: int = 0
+    text: str = ""
 
 
 namesake = Service("plant", namespace="quarry")
@@ -140,31 +140,36 @@ def test_too_many_bytes_are_refused_with_size_limit_and_name() -> None:
 
 
 @pytest.mark.parametrize("wire", CODECS)
-def test_the_brokers_limit_leaves_room_for_the_stamp(wire: str) -> None:
+@pytest.mark.parametrize("numbered", [True, False], ids=["with a number", "without one"])
+def test_the_brokers_limit_leaves_exactly_the_room_that_the_longest_stamp_takes(wire: str, numbered: bool) -> None:
     known = [sheet(max_bytes=2000)]
     small = builder(wire=wire, broker=lambda: known[-1])
     text = "x" * 2000
     while True:
+        made: object = ThingMade("k", text) if numbered else ViewSeen(text=text)
         try:
-            row = small.build_one(ThingMade("k", text), EventContext(tenant="t1"))
+            row = small.build_one(made, EventContext(tenant="t1"))
             break
         except EventTooLarge:
             text = text[:-1]
-    stamped = frame_of(msgspec.structs.replace(row, sequence=2**63 - 1, lineage=2**31))
+    number = 2**63 - 2 if numbered else None
+    stamped = frame_of(msgspec.structs.replace(row, id=2**63 - 1, sequence=number, lineage=2**31 - 1))
     size = len(stamped.body) + sum(len(name) + len(value) for name, value in stamped.headers.items())
-    assert 2000 - STAMP_ROOM <= size <= 2000
+    assert size == 2000
     known.append(sheet(max_bytes=10_000))
     small.build_one(ThingMade("k", "x" * 2000), EventContext(tenant="t1"))
 
 
 def test_readers_look_at_the_largest_event_whatever_the_limit_and_the_stamp() -> None:
     large = builder(limit=2 * HARD_LIMIT)
+    text = "x" * (HARD_LIMIT - 100)
     with pytest.raises(EventTooLarge) as refused:
-        large.build_one(ThingMade("k", "x" * HARD_LIMIT), EventContext(tenant="t1"))
-    empty = large.build_one(ThingMade("k"), EventContext(tenant="t1"))
-    beside = len(empty.body) + sum(len(name) + len(value) for name, value in empty.headers.items())
-    row = large.build_one(ThingMade("k", "x" * (refused.value.limit - beside)), EventContext(tenant="t1"))
-    stamped = frame_of(msgspec.structs.replace(row, sequence=2**63 - 2, lineage=2**31 - 1))
+        large.build_one(ThingMade("k", text), EventContext(tenant="t1"))
+    fits = text[: refused.value.limit - refused.value.size]
+    row = large.build_one(ThingMade("k", fits), EventContext(tenant="t1"))
+    with pytest.raises(EventTooLarge):
+        large.build_one(ThingMade("k", f"{fits}x"), EventContext(tenant="t1"))
+    stamped = frame_of(msgspec.structs.replace(row, id=2**63 - 1, sequence=2**63 - 2, lineage=2**31 - 1))
     assert decode_any(stamped.headers, stamped.body).lineage == 2**31 - 1
 
 
@@ -173,7 +178,7 @@ def test_what_a_broker_takes_holds_from_the_moment_it_is_known() -> None:
     made = builder(broker=lambda: known[-1])
     made.build_one(ThingMade("k", "x" * 2000), EventContext(tenant="t1"))
     known.append(sheet(max_bytes=1000))  # its server was reached
-    with pytest.raises(EventTooLarge, match="limit is 872"):
+    with pytest.raises(EventTooLarge, match="limit is 1,000"):
         made.build_one(ThingMade("k", "x" * 2000), EventContext(tenant="t1"))
 
 

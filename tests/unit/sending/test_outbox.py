@@ -50,9 +50,9 @@ def test_who_joins_may_not_add_what_the_broker_would_refuse(tmp_path: Path) -> N
     with sqlite3.connect(f"{tmp_path}/shop.db") as connection:
         connection.execute("BEGIN")
         assert shop.outbox.add_now(connection, placed("o1"))
-        with pytest.raises(EventTooLarge, match="limit is 872"):
+        with pytest.raises(EventTooLarge, match="limit is 1,000"):
             shop.outbox.add_now(connection, placed("o" * 860))
-        with pytest.raises(EventTooLarge, match="limit is 872"), shop.outbox.joined(connection) as tx:
+        with pytest.raises(EventTooLarge, match="limit is 1,000"), shop.outbox.joined(connection) as tx:
             tx.publish(placed("o" * 860))
         with pytest.raises(RuleBroken, match="residency"):
             local.outbox.add_now(connection, Local("o1"))
