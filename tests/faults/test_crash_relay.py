@@ -8,7 +8,7 @@ from tests.faults.kit import tally
 from tests.faults.kit.failpoint import Failpoint
 from tests.faults.kit.jobs import Deal, Intent
 from tests.faults.kit.shop import Conditions
-from tests.faults.kit.world import World, Worlds
+from tests.faults.kit.world import LETTERS, World, Worlds
 from tests.kit.waiting import until
 
 LEASE, TICK = 1.5, 1.0
@@ -114,3 +114,24 @@ def test_what_a_relay_publishes_late_after_it_stood_still_is_older_and_dropped(w
     late = world.figure("log", FRAMES) - 160
     assert late > 0, "the relay that woke up has published nothing"
     tally.enter("4 relay paused before it publishes", world.judge(world.drain()), at_least=320)
+
+
+def test_a_dead_letter_comes_again_behind_a_fenced_relay_as_the_same_frame_of_one_row(worlds: Worlds) -> None:
+    world = opened(worlds, SLOW)
+    world.produce([Deal(tenant="t1", intents=[Intent(n="bad", kind="placed", key="p", poison="reject")])]).result()
+    world.work(["orders"], ["relay"], quiet=True).result()
+    world.work(["billing"], ["consumers"], quiet=True).result()
+    paused = world.work(
+        ["billing"], ["relay"], Failpoint(step=1, moment="after", act="stop", book="log", text="COMMIT")
+    )
+    paused.await_stop()
+    assert len(world.rows("log", LETTERS)) == 1, "it was published, and is not settled yet"
+    other = world.work(["billing"], ["relay"])
+    until(lambda: world.unsent("billing") == 0, "the other relay to send it")
+    paused.go_on()
+    until(lambda: "lost its shards" in world.log(), "the relay that woke up to see that it was fenced")
+    assert (paused.terminate(), other.terminate()) == (0, 0)
+    first, again = world.rows("log", LETTERS)
+    assert first == again
+    assert world.figure("billing", "SELECT sum(count) FROM posthouse_sent WHERE topic = 'shop.orders.order.dlq'") == 1
+    tally.enter("4 relay paused behind a dead letter", world.judge(world.drain(), waiting=["bad"]), at_least=0)

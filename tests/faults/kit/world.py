@@ -20,6 +20,10 @@ from tests.faults.kit.report import Report, judge
 from tests.faults.kit.shop import USUAL, Conditions
 
 BOTH = ("orders", "billing")
+LETTERS = """
+SELECT f.id, f.key, f.headers, f.body FROM frames f JOIN topics t ON t.id = f.topic WHERE t.name = 'shop.orders.order.dlq'
+"""
+"""The dead letters of orders as they lie in the log."""
 LATER = 120.0
 """Seconds of the shop's clock after which every lease and every claim of a dead process has run out."""
 
