@@ -28,9 +28,10 @@ from posthouse.events import (
     timestamp,
 )
 from posthouse.events.codec import announced, check_sayable
-from posthouse.events.limits import HARD_LIMIT, MAX_LINEAGE, MAX_SEQUENCE, plain
+from posthouse.events.limits import HARD_LIMIT, plain
 from posthouse.seam.context import EventContext
-from posthouse.seam.seals import Seal, Seals
+from posthouse.seam.drafts import DraftedRow, drafted
+from posthouse.seam.seals import Seals
 from posthouse.seam.seam import Seam
 from posthouse.seam.timing import OTHERS, outcome_of
 from posthouse.store import OutboxRow, Transaction
@@ -218,13 +219,12 @@ class EnvelopeBuilder:
             return await outbox.append(transaction, await self.finish(transaction, rows), with_commit=with_commit)
         stepped = await self._step(transaction, rows)
         try:
-            ready = [self._sealer(seals, row) for row in stepped]
+            ready = [self._drafted(seals, row) for row in stepped]
         except Exception as error:
             self._count_refused(error)
             raise
         numbers = await outbox.number(transaction, stepped)
-        found = zip(ready, stepped, numbers, strict=True)
-        sealed = [self._sealed(seal, row, number) for seal, row, number in found if number.fresh]
+        sealed = [row.sealed(number) for row, number in zip(ready, numbers, strict=True) if number.fresh]
         await outbox.append(transaction, sealed, with_commit=with_commit, numbered=True)
         return [number.stands for number in numbers]
 
@@ -279,20 +279,9 @@ class EnvelopeBuilder:
             raise
         return msgspec.structs.replace(row, body=made.body, headers=made.headers) if self.seam.signs else made
 
-    def _sealer(self, seals: Seals, row: OutboxRow) -> Seal:
-        """What seals a row. It is sealed once for trial: who joined a transaction may commit it although a row was refused, and a number
-        or an intent that was taken for that would be missing for good."""
-        seal = seals.sealer(row.topic, event_in(row))
-        self._sealed(seal, row, Number(row.event_id, True, MAX_SEQUENCE if row.numbered else None, MAX_LINEAGE))
-        return seal
-
-    def _sealed(self, seal: Seal, row: OutboxRow, number: Number) -> OutboxRow:
-        """A row with its number, and the seal that covers it. Its bytes stay without the number: the relay stamps what the columns
-        say, and a column that was changed breaks the seal."""
-        event = event_in(row)
-        sealed = seal(numbered(event, number))
-        made = self._row(row.topic, msgspec.structs.replace(event, extensions=sealed.extensions), row.idempotency_key)
-        return msgspec.structs.replace(made, sequence=number.sequence, lineage=number.lineage)
+    def _drafted(self, seals: Seals, row: OutboxRow) -> DraftedRow:
+        draft = seals.draft(row.topic, event_in(row))
+        return drafted(draft, lambda event: self._row(row.topic, event, row.idempotency_key))
 
     def _count_refused(self, error: Exception) -> None:
         """By the rule that was broken, or by the class of an error of ours: words that nobody outside chooses."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from posthouse.events import Event
@@ -11,8 +10,18 @@ SEAL = "dssematerial"
 """The extension that holds a seal: CloudEvents' own."""
 
 
-Seal = Callable[[Event[bytes]], Event[bytes]]
-"""Seals a fact with one key, whatever becomes of that meanwhile."""
+class Draft(Protocol):
+    """A fact that is about to be sealed, with one key, whatever becomes of that meanwhile."""
+
+    @property
+    def event(self) -> Event[bytes]:
+        """The fact with all that its seal covers but for its number and lineage, and in the place of the seal a text that is as long as
+        it can get. That text is in no event of anybody's."""
+        ...
+
+    def sealed(self, sequence: int | None, lineage: int) -> str:
+        """The seal of the fact with this number."""
+        ...
 
 
 class Arrival(NamedTuple):
@@ -24,24 +33,41 @@ class Arrival(NamedTuple):
     held: bool = False
 
 
+class Claim(Protocol):
+    """That one event is as it was sealed."""
+
+    def verify(self) -> None:
+        """Do the costly part now. In any thread: it needs nothing but this."""
+        ...
+
+    def proved(self) -> Event[bytes]:
+        """The event, as far as its seal covers it, by the keys as they are now; what was not verified yet is verified. Raises FrameRefused."""
+        ...
+
+
 class Seals(Protocol):
     """Computes, and waits for nobody."""
-
-    def sealer(self, topic: str, event: Event[bytes], *, waiting: bool = False) -> Seal:
-        """What seals such a fact, for whoever has to know it before he takes a number. The rest as for `seal`."""
-        ...
 
     def seal(self, topic: str, event: Event[bytes], *, waiting: bool = False) -> Event[bytes]:
         """A fact as it goes into the outbox, with its number and its lineage: the same with a seal among its extensions. One that it had
         is replaced. `waiting`: it is a timer, and its seal proves no fact. EventError where there is no key for it."""
         ...
 
+    def draft(self, topic: str, event: Event[bytes], *, waiting: bool = False) -> Draft:
+        """The same for a fact that has no number yet, for whoever has to know that it can be sealed before he takes one."""
+        ...
+
     def is_intact(self, topic: str, event: Event[bytes]) -> bool:
         """Whether a timer that lay in our own store is as it was sealed."""
         ...
 
-    def prove(self, arrival: Arrival, event: Event[bytes]) -> Event[bytes]:
-        """What came in, as far as its seal covers it; as it is where none is asked for. Raises FrameRefused."""
+    def claim(self, arrival: Arrival, event: Event[bytes]) -> Claim | None:
+        """What there is to prove about what came in; None where no seal is asked for."""
+        ...
+
+    def prove(self, arrival: Arrival, event: Event[bytes], claim: Claim | None = None) -> Event[bytes]:
+        """What came in, as far as its seal covers it; as it is where none is asked for. Raises FrameRefused. `claim` is that of this event,
+        for whoever has had it verified ahead."""
         ...
 
     def refuse_changed(self, arrival: Arrival, why: str) -> None:

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from posthouse.clock import new_id
 from posthouse.errors import EventError
 from posthouse.events import Event, codec_of, decode_any
-from posthouse.events.limits import MAX_LINEAGE, MAX_SEQUENCE
-from posthouse.seam.outward import numbered
-from posthouse.seam.seals import Seal, Seals
+from posthouse.seam.drafts import DraftedRow, drafted
+from posthouse.seam.seals import Seals
 from posthouse.store import OutboxRow, Transaction
 from posthouse.store.inbox import drawn_at
 from posthouse.store.outbox import Number, OutboxTable
 
 log = logging.getLogger("posthouse.timers")
-
-
-class Due(NamedTuple):
-    """A timer's row under the id that it gets, and its fact with what seals it; None where it is not to be sealed."""
-
-    row: OutboxRow
-    fact: tuple[Event[bytes], Seal] | None = None
 
 
 class SealedTimers:
@@ -44,18 +35,24 @@ class SealedTimers:
             except EventError as error:
                 log.error("a timer of %s, %s, has to wait: %s", row.topic, row.event_id, error)
                 left.append(row.event_id)
-        numbers = await self._outbox.number(transaction, [due.row for due in ready])
-        fresh = [_sealed(due, number) for due, number in zip(ready, numbers, strict=True) if number.fresh]
+        rows = [one.row if isinstance(one, DraftedRow) else one for one in ready]
+        numbers = await self._outbox.number(transaction, rows)
+        fresh = [_numbered(one, number) for one, number in zip(ready, numbers, strict=True) if number.fresh]
         await self._outbox.append(transaction, fresh, numbered=True)
         return left
 
-    def _ready(self, row: OutboxRow) -> Due:
-        """EventError for what nobody can seal now: before it has a number, which would be missing otherwise."""
+    def _ready(self, row: OutboxRow) -> OutboxRow | DraftedRow:
+        """What is to be sealed under the id that it gets, or what is not to be sealed. EventError for what nobody can seal now: before it
+        has a number, which would be missing otherwise."""
         if (event := self._drawn(row)) is None:
-            return Due(row)
-        due = Due(msgspec.structs.replace(row, event_id=event.id), (event, self._seals.sealer(row.topic, event)))
-        _sealed(due, Number(event.id, True, MAX_SEQUENCE if event.key is not None else None, MAX_LINEAGE))
-        return due
+            return row
+        codec = codec_of(row.headers, row.body)
+
+        def encode(event: Event[bytes]) -> OutboxRow:
+            encoded = codec.encode(event)
+            return msgspec.structs.replace(row, event_id=event.id, headers=encoded.headers, body=encoded.body)
+
+        return drafted(self._seals.draft(row.topic, event), encode)
 
     def _drawn(self, row: OutboxRow) -> Event[bytes] | None:
         """The fact of a timer, under a new id where it gets a number, as `TimerTable.fire` says; None for one that is not to be sealed."""
@@ -77,11 +74,7 @@ def _says(row: OutboxRow, event: Event[bytes]) -> bool:
     return (row.tenant, row.key, row.numbered) == (event.tenant, event.key, event.key is not None)
 
 
-def _sealed(due: Due, number: Number) -> OutboxRow:
-    row = msgspec.structs.replace(due.row, sequence=number.sequence, lineage=number.lineage)
-    if due.fact is None:
-        return row
-    event, seal = due.fact
-    extensions = seal(numbered(event, number)).extensions
-    encoded = codec_of(row.headers, row.body).encode(msgspec.structs.replace(event, extensions=extensions))
-    return msgspec.structs.replace(row, headers=encoded.headers, body=encoded.body)
+def _numbered(ready: OutboxRow | DraftedRow, number: Number) -> OutboxRow:
+    if isinstance(ready, DraftedRow):
+        return ready.sealed(number)
+    return msgspec.structs.replace(ready, sequence=number.sequence, lineage=number.lineage)

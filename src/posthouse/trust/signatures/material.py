@@ -5,8 +5,8 @@ https://github.com/cloudevents/spec/blob/main/cloudevents/extensions/verifiabili
 
 from __future__ import annotations
 
-import base64
 import binascii
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping, Sequence
 from datetime import UTC
 from functools import lru_cache
@@ -23,6 +23,7 @@ NAME = SEAL
 """The extension that carries it."""
 CORE = ("id", "source", "specversion", "type", "datacontenttype", "dataschema", "subject", "time")
 """The attributes of the core digest, in its order; the data comes behind them."""
+CORE_BUT_TIME = CORE[:-1]
 
 MOST_SIGNATURES = 4
 """More in one event are nobody's: whoever adds them wants us to compute."""
@@ -81,28 +82,46 @@ def pae(kind: str, payload: bytes) -> bytes:
 
 def digest_of(attributes: Mapping[str, Scalar], data: bytes, names: Sequence[str]) -> Material:
     """What there is to sign of an event. `names` are extension attributes; those that it has not count as empty."""
-    core = [_digest(name, attributes.get(name)) for name in CORE]
-    core.append(sha256(data).digest())
-    ext = sha256(b"".join([_digest("", attributes.get(name)) for name in names])).digest() if names else None
-    return Material(sha256(b"".join(core)).digest(), ext, names)
+    core = core_of(attributes, data)
+    if not names:
+        return Material(core, None, names)
+    said = attributes.get
+    ext = sha256(b"".join([digest(name, said(name)) for name in names])).digest()
+    return Material(core, ext, names)
+
+
+def core_of(attributes: Mapping[str, Scalar], data: bytes) -> bytes:
+    """The digest of the core attributes and of the data."""
+    said = attributes.get
+    digests = [digest(name, said(name)) for name in CORE_BUT_TIME]
+    digests += _digest_of_time(said("time")), sha256(data).digest()
+    return sha256(b"".join(digests)).digest()
 
 
 def payload_of(material: Material) -> bytes:
     """The JSON text that is signed."""
-    core = base64.b64encode(material.core).decode()
-    ext = None if material.ext is None else base64.b64encode(material.ext).decode()
-    written = {"core": core} if ext is None else {"core": core, "ext": ext, "signedextattrs": list(material.names)}
-    return _write(written)
+    core = b2a_base64(material.core, newline=False)
+    if material.ext is None:
+        return b'{"core":"%b"}' % core
+    ext = b2a_base64(material.ext, newline=False)
+    return b'{"core":"%b","ext":"%b","signedextattrs":%b}' % (core, ext, _list(tuple(material.names)))
 
 
 def sealed_as(payload: bytes, keyid: str, signature: bytes) -> str:
     """The value of the extension attribute: the envelope's JSON in base64, as a binary attribute stands in JSON and in headers."""
-    envelope = {
-        "payloadType": KIND,
-        "payload": base64.b64encode(payload).decode(),
-        "signatures": [{"keyid": keyid, "sig": base64.b64encode(signature).decode()}],
-    }
-    return base64.b64encode(_write(envelope)).decode()
+    said, sig = b2a_base64(payload, newline=False), b2a_base64(signature, newline=False)
+    envelope = b'{"payloadType":%b,"payload":"%b","signatures":[{"keyid":%b,"sig":"%b"}]}'
+    return b2a_base64(envelope % (_text(KIND), said, _text(keyid), sig), newline=False).decode()
+
+
+@lru_cache(maxsize=256)
+def _list(names: tuple[str, ...]) -> bytes:
+    return _write(names)
+
+
+@lru_cache(maxsize=256)
+def _text(text: str) -> bytes:
+    return _write(text)
 
 
 def opened(value: object) -> Sealed:
@@ -147,19 +166,41 @@ def _hash(text: str) -> bytes:
 
 def _unbase64(text: str) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)
+        return a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError) as error:
         raise BadMaterial("the signature is not base64") from error
 
 
-def _digest(name: str, value: Scalar | None) -> bytes:
-    if value is None or value == "":
+def digest(name: str, value: Scalar | None) -> bytes:
+    """That of an attribute other than `time`. What many events say alike is hashed once."""
+    if type(value) is str:
+        alone = name in _EACH_ITS_OWN or len(value) > _SHORT
+        return _digest_of_text(value) if alone else _known_digest(value)
+    if value is None:
         return _NOTHING
-    if name == "time" and isinstance(value, str):
-        value = _second_of(value)
     if isinstance(value, bool):
-        value = "true" if value else "false"
-    return sha256(str(value).encode()).digest()
+        return _known_digest("true" if value else "false")
+    return _digest_of_text(str(value))
+
+
+_EACH_ITS_OWN = frozenset(
+    ("id", "exacttime", "sequence", "correlationid", "causationid", "idempotencykey", "dualof", "streamversion")
+)
+"""What no two events say alike: to look for it would cost more than to hash it."""
+_SHORT = 128
+"""Characters of what is kept: what strangers send must not fill our memory."""
+
+
+def _digest_of_text(text: str) -> bytes:
+    return sha256(text.encode()).digest()
+
+
+_known_digest = lru_cache(maxsize=1024)(_digest_of_text)
+
+
+def _digest_of_time(value: Scalar | None) -> bytes:
+    """That of `time`, which is cut to the second."""
+    return _known_digest(_second_of(value)) if isinstance(value, str) and value else digest("time", value)
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,56 @@
+"""Covering: what of a fact its signature covers, and whether one that was signed is still that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hmac import compare_digest
+
+import msgspec
+
+from posthouse.events import Event
+from posthouse.events.codecs.attributes import attributes_of
+from posthouse.events.envelope import Scalar
+from posthouse.trust.signatures.material import CORE, NAME, BadMaterial, Material, digest_of
+
+EXACT_TIME, TOPIC, EDITED_BY = "exacttime", "signedtopic", "editedby"
+"""Extensions beside the material: the core digest cuts the time to seconds, and has no topic at all; who edited it while it was held."""
+OURS = frozenset((NAME, EXACT_TIME, TOPIC, EDITED_BY))
+
+UNSIGNED = frozenset((NAME, "traceparent", "tracestate", "outboxid"))
+"""What may change on the way without harm: nothing is decided by it."""
+_NOT_NAMED = UNSIGNED.union(CORE)
+
+Attributes = Mapping[str, Scalar]
+
+
+def attributes_in(event: Event[bytes]) -> Attributes:
+    """The CloudEvents attributes of a fact, whatever format it came in."""
+    said: Attributes = msgspec.to_builtins(attributes_of(event))
+    return {**said, **event.extensions}
+
+
+def names_in(attributes: Attributes) -> list[str]:
+    """The extension attributes that have to be covered, in an order that is always the same."""
+    return sorted(attributes.keys() - _NOT_NAMED)
+
+
+def bare(extensions: Attributes) -> dict[str, Scalar]:
+    """The extensions without the marks of a signature."""
+    return {name: value for name, value in extensions.items() if name not in OURS}
+
+
+def check_cover(signed: Material, event: Event[bytes], topic: str) -> None:
+    """Every attribute that counts is covered, and is as it was signed. Raises BadMaterial."""
+    attributes, marks = attributes_in(event), event.extensions
+    found = digest_of(attributes, event.data, signed.names)
+    if not compare_digest(found.core, signed.core) or found.ext != signed.ext:
+        raise BadMaterial("it is not as it was signed")
+    if (names := names_in(attributes)) != signed.names:
+        if added := set(names).difference(signed.names):
+            raise BadMaterial(f"{', '.join(sorted(added))!r:.80} was added after it was signed")
+        if gone := set(signed.names).difference(attributes):
+            raise BadMaterial(f"{', '.join(sorted(gone))!r:.80} was taken away after it was signed")
+    if marks.get(EXACT_TIME, "") != event.time:
+        raise BadMaterial("its time is not the one that was signed")
+    if marks.get(TOPIC) != topic:
+        raise BadMaterial(f"it was signed for the topic {marks.get(TOPIC)!r:.80}")
