@@ -3,7 +3,7 @@
 It holds small tables, each a role of its own: what goes out (`outbox`), what was applied (`inbox`), what could not be
 (`held`), what is due later (`timers`), which versions are in use (`version_usage`), who runs (`workers`), what operators did (`actions`),
 what is done to many things for them (`jobs`), who may do it for a while (`grants`). That is the core, `CoreStore`. For processes there is more, `ProcessTables`: where they stand (`sagas`), when they run again (`schedules`), what happened to each thing (`streams`), which
-generations read models have (`projections`).
+generations read models have (`projections`), what the members of an archive agree on (`archives`).
 Methods that take a transaction as their first argument write inside it and never commit; the others are transactions of
 their own. `posthouse.testing.StoreContract` proves an adapter.
 """
@@ -18,6 +18,7 @@ import msgspec
 
 from posthouse.checks import Check
 from posthouse.store.actions import Action, ActionFilter, ActionTable
+from posthouse.store.archives import ArchivePlan, ArchiveState, ArchiveTable, Planned
 from posthouse.store.browsing import Browsing
 from posthouse.store.gauges import Connections, Counts, Gauges, Sums
 from posthouse.store.grants import Drawn, Grant, GrantTable, GrantVerb, Scope
@@ -53,6 +54,9 @@ __all__ = [
     "Action",
     "ActionFilter",
     "ActionTable",
+    "ArchivePlan",
+    "ArchiveState",
+    "ArchiveTable",
     "Browsing",
     "Connections",
     "CoreStore",
@@ -79,6 +83,7 @@ __all__ = [
     "OutboxSignals",
     "OutboxTable",
     "Parameters",
+    "Planned",
     "Poll",
     "ProcessTables",
     "RelaySource",
@@ -265,6 +270,7 @@ class ProcessTables(Protocol):
     schedules: ScheduleTable
     streams: StreamTable
     projections: ProjectionTable
+    archives: ArchiveTable
 
 
 class Store(CoreStore, ProcessTables, Protocol):
@@ -275,4 +281,4 @@ class Store(CoreStore, ProcessTables, Protocol):
 
 def has_process_tables(store: CoreStore) -> TypeGuard[Store]:
     """Whether a store keeps sagas, schedules, streams and projections too."""
-    return all(hasattr(store, table) for table in ("sagas", "schedules", "streams", "projections"))
+    return all(hasattr(store, table) for table in ("sagas", "schedules", "streams", "projections", "archives"))

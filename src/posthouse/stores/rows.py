@@ -12,6 +12,7 @@ import msgspec
 from posthouse.errors import DoneAlready
 from posthouse.store import HeldEvent, InboxEntry, KeyPosition, OutboxRow, StuckRow, Timer, Worker, shard_of
 from posthouse.store.actions import Action, Changes
+from posthouse.store.archives import ArchivePlan
 from posthouse.store.browsing import Bounded, HeldGroup
 from posthouse.store.grants import Drawn, Grant, Scope
 from posthouse.store.jobs import Job, JobState, Open
@@ -408,3 +409,10 @@ def find_sagas(
         f"SELECT {columns} FROM {' '.join(tables)} WHERE {' AND '.join(conditions)} ORDER BY s.number {down} LIMIT {{}}"
     )
     return sql, (after, *(value for _, value in given), *seen, limit)
+
+
+def archive_plan_of(columns: Sequence[Any]) -> ArchivePlan:
+    """A plan of an archive."""
+    id, owner, objects, events, leased, age = columns
+    names = msgspec.json.decode(objects, type=tuple[str, ...])
+    return ArchivePlan(id=id, owner=owner, objects=names, events=events, leased=float(leased), age=float(age))

@@ -199,6 +199,41 @@ def _whole_store(metadata: MetaData) -> None:
         *_columns(BigInteger, "used"),
         *_columns(Double, "next_at"),
     )
+    _archives(metadata)
+
+
+def _archives(metadata: MetaData) -> None:
+    Table(
+        "archive",
+        metadata,
+        Column("number", Integer, Identity(always=True), primary_key=True),
+        Column("name", Text, nullable=False, unique=True),
+        *_columns(Text, "place"),
+        *_columns(BigInteger, "generation"),
+    )
+    Table(
+        "archive_plan",
+        metadata,
+        Column("number", BigInteger, Identity(always=True), primary_key=True),
+        Column("id", Text, nullable=False, unique=True),
+        *_columns(Integer, "archive"),
+        *_columns(Text, "state", "owner"),
+        *_columns(LargeBinary, "objects"),
+        *_columns(BigInteger, "events"),
+        *_columns(Double, "leased_until", "created_at"),
+        Column("done_at", Double),
+        Index("archive_plan_open", "archive", "number", postgresql_where=text("(state = 'planned'::text)")),
+        Index("archive_plan_done", "archive", "done_at", postgresql_where=text("(done_at IS NOT NULL)")),
+    )
+    Table(
+        "archive_event",
+        metadata,
+        *_columns(Integer, "archive"),
+        *_columns(LargeBinary, "digest"),
+        *_columns(BigInteger, "plan"),
+        PrimaryKeyConstraint("archive", "digest", name="archive_event_pkey"),
+        Index("archive_event_plan", "plan"),
+    )
 
 
 def _tally(metadata: MetaData) -> None:

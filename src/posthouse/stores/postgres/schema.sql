@@ -169,6 +169,42 @@ CREATE TABLE posthouse.replay_grant (
 );
 
 
+-- Archives: where each is, and how far the log beside its files was read. Only the runtime sees what is of archives.
+CREATE TABLE posthouse.archive (
+    number integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,  -- what it is called in the tables below
+    name text NOT NULL UNIQUE,  -- of its consumer group
+    place text NOT NULL,  -- what the place is called in a file there
+    generation bigint NOT NULL  -- the last entry of its log that is known here
+) WITH (fillfactor = 50);
+
+-- What is about to be written to an archive, or was.
+CREATE TABLE posthouse.archive_plan (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,  -- what it is called in archive_event
+    id text NOT NULL UNIQUE,  -- what its objects are called after
+    archive integer NOT NULL,  -- number in archive
+    state text NOT NULL CHECK (state IN ('planned', 'done')),  -- a plan that was given up is deleted
+    owner text NOT NULL,  -- the member that writes it
+    objects bytea NOT NULL,  -- their names, as JSON
+    events bigint NOT NULL,  -- so many are its own
+    leased_until double precision NOT NULL,  -- by the owner; by the clock of this database, as all times here
+    created_at double precision NOT NULL,  -- before anything was written
+    done_at double precision  -- NULL while it is not done
+) WITH (fillfactor = 50);
+
+CREATE INDEX archive_plan_open ON posthouse.archive_plan (archive, number) WHERE state = 'planned';
+CREATE INDEX archive_plan_done ON posthouse.archive_plan (archive, done_at) WHERE done_at IS NOT NULL;
+
+-- Which events are planned or archived, for as long as the same one may come again.
+CREATE TABLE posthouse.archive_event (
+    archive integer NOT NULL,  -- number in archive
+    digest bytea NOT NULL,  -- of topic, tenant, id and body
+    plan bigint NOT NULL,  -- number in archive_plan
+    PRIMARY KEY (archive, digest)
+);
+
+CREATE INDEX archive_event_plan ON posthouse.archive_event (plan);
+
+
 -- How many there are of something that may be too many to count: one line for each change, added with it by the triggers in
 -- functions/tally.sql. Adding locks nothing, as with applied_count. Nothing of a tenant is in it.
 CREATE TABLE posthouse.tally_change (

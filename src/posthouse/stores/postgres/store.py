@@ -36,6 +36,7 @@ from posthouse.store import (
     WalReader,
     WorkerTable,
 )
+from posthouse.store.archives import ArchiveTable
 from posthouse.store.browsing import Browsing
 from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.store.projections import ProjectionTable
@@ -43,6 +44,7 @@ from posthouse.store.sagas import SagaTable
 from posthouse.store.schedules import ScheduleTable
 from posthouse.store.streams import StreamTable
 from posthouse.stores.postgres.actions import PostgresActions
+from posthouse.stores.postgres.archives import PostgresArchives
 from posthouse.stores.postgres.browsing import PostgresBrowsing
 from posthouse.stores.postgres.changes import Changes
 from posthouse.stores.postgres.checks import LISTENING, PostgresChecks
@@ -178,6 +180,7 @@ class PostgresStore:
         self.streams: StreamTable = PostgresStreams(self._database)
         self.browsing: Browsing = PostgresBrowsing(self._database)
         self.projections: ProjectionTable = PostgresProjections(self._database, clock, isolated=isolation)
+        self.archives: ArchiveTable = PostgresArchives(self._database, clock)
 
     def share(self, sharing: Sharing) -> None:
         """Use connections together with the broker, where that is in the same database."""

@@ -36,6 +36,7 @@ from posthouse.store import (
     WalReader,
     WorkerTable,
 )
+from posthouse.store.archives import ArchiveTable
 from posthouse.store.browsing import Browsing
 from posthouse.store.projections import ProjectionTable
 from posthouse.store.sagas import SagaTable
@@ -44,6 +45,7 @@ from posthouse.store.streams import StreamTable
 from posthouse.stores.sessions import comes_from, module_of, refusal, shape_of
 from posthouse.stores.sessions.sqlite3 import SessionConnection
 from posthouse.stores.sqlite.actions import SqliteActions
+from posthouse.stores.sqlite.archives import SqliteArchives
 from posthouse.stores.sqlite.browsing import SqliteBrowsing
 from posthouse.stores.sqlite.counting import counts, gauges, looked, sums
 from posthouse.stores.sqlite.database import Database, SqliteTransaction, rows_of
@@ -136,6 +138,7 @@ class SqliteStore:
         self.streams: StreamTable = SqliteStreams(self._database)
         self.browsing: Browsing = SqliteBrowsing(self._look)
         self.projections: ProjectionTable = SqliteProjections(self._database, self._clock)
+        self.archives: ArchiveTable = SqliteArchives(self._database, self._clock)
 
     def begin(self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False) -> SqliteTransaction:
         return self._database.begin()

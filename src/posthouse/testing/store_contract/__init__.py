@@ -11,6 +11,7 @@ store; `fixtures` is what an adapter gives to them, `samples` and `steps` are wh
 from __future__ import annotations
 
 from posthouse.testing.store_contract.actions import ActionContract
+from posthouse.testing.store_contract.archives import ArchiveContract
 from posthouse.testing.store_contract.browsing import BrowsingContract
 from posthouse.testing.store_contract.gauges import GaugeContract, ProcessGaugeContract
 from posthouse.testing.store_contract.grants import GrantContract
@@ -62,6 +63,7 @@ class StoreContract(
     StreamContract,
     HistoryContract,
     ProjectionContract,
+    ArchiveContract,
     ProcessGaugeContract,
 ):
     """Subclass it and give `make_store`; `later` too where the store's clock is not ours to move."""
