@@ -137,7 +137,7 @@ async def test_a_payload_is_masked_until_it_is_unmasked_and_both_looks_are_kept(
     shown = await told(held.payload, desk.ask(path=place))
     assert '"email":"…"' in shown["payload"]["text"]
     assert msgspec.json.decode(shown["payload"]["text"])["note"] == SCRIPT
-    whole = await told(held.payload, desk.ask(path=place, unmask="1"))
+    whole = await told(held.payload, desk.ask(path=place, unmask="1", why="ticket 7"))
     assert "ada@example.org" in whole["payload"]["text"]
     one = await told(held.one, desk.ask(path=place))
     assert [(action["verb"], action["by"]) for action in one["history"]] == [
@@ -200,7 +200,7 @@ async def test_bytes_that_are_no_event_are_shown_as_text_when_somebody_asks_for_
     place = {"service": line["service"], "id": line["id"]}
     masked = await told(held.payload, light.ask(path=place))
     assert masked["payload"]["text"] is None
-    whole = await told(held.payload, light.ask(path=place, unmask="1"))
+    whole = await told(held.payload, light.ask(path=place, unmask="1", why="ticket 7"))
     assert (whole["payload"]["text"], whole["payload"]["form"]) == (SCRIPT, "text")
     assert whole["unreadable"]
 

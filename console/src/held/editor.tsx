@@ -3,7 +3,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { Act } from "../acting";
 import { Button, Field, Notice, Section } from "../ui";
 import { diff, pretty } from "./diff";
-import type { Look } from "./payload";
+import { type Look, Unmask } from "./payload";
 
 /** Fields that were changed, as they were and as they are. */
 export function Diff({ changes }: { changes: readonly { name: string; before: string | null; after: string | null }[] }) {
@@ -53,20 +53,21 @@ function wrong(text: string): string | null {
 
 export function Editor({ service, id, look, done, cancel }: { service: string; id: string; look: Look; done: () => void; cancel: () => void }) {
   const shown = look.looked?.payload;
-  const hidden = !!shown?.unmaskable && !look.unmasked;
-  const was = shown?.text === null || shown?.text === undefined ? "" : pretty(shown.text);
+  const source = shown?.edit ?? shown?.text ?? null;
+  const hidden = !!shown?.unmaskable && !look.unmasked && shown.edit === null;
+  const was = source === null ? "" : pretty(source);
   const [text, set] = useState(was);
   useEffect(() => set(was), [was]);
   if (!shown) return null;
   if (hidden)
     return (
       <Section title="Edit its payload">
-        <Notice title="Parts of this payload are hidden." action={<Button small onClick={look.unmask}>Unmask and edit</Button>}>
+        <Notice title="Parts of this payload are hidden." action={<Unmask look={look} label="Unmask and edit" />}>
           Whoever edits it writes all of it anew: unmask it first. That is kept in the operators' log, with your name. <Button kind="quiet" small onClick={cancel}>Leave it</Button>
         </Notice>
       </Section>
     );
-  if (shown.form !== "json" || shown.cut)
+  if (shown.form !== "json" || (shown.cut && shown.edit === null))
     return (
       <Section title="Edit its payload">
         <Notice title="This payload cannot be edited here." action={<Button small onClick={cancel}>Close</Button>}>
@@ -78,6 +79,11 @@ export function Editor({ service, id, look, done, cancel }: { service: string; i
   const same = text.trim() === was.trim();
   return (
     <Section title="Edit its payload" says="Its id and its place in line stay. It is checked against its contract, and runs again with all its attempts.">
+      {shown.edit !== null && (
+        <Notice tone="info">
+          <code>⟨withheld 1⟩</code> stands for a value that travels encrypted: leave it where it is, and it stays as it is; or write a new one, which is encrypted.
+        </Notice>
+      )}
       <div class="editor">
         <Field label="Payload as it shall be" value={text} onInput={set} lines={Math.min(28, Math.max(8, text.split("\n").length + 1))} mono error={error ?? undefined} autofocus />
         <div>

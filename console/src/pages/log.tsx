@@ -21,7 +21,7 @@ interface Action {
   outcome: string;
 }
 
-const VERBS = ["", "held", "held retry", "held skip", "held edit", "outbox", "saga", "schedule", "timers", "projection", "seek", "console", "console view", "console unmask"];
+const VERBS = ["", "held", "held retry", "held skip", "held edit", "held unmask", "outbox", "saga", "schedule", "timers", "projection", "seek", "grant", "console", "console view", "console unmask"];
 
 export default function Log({ query }: PageProps) {
   const names = ["verb", "by", "event", "since", "until", "service", "job"] as const;

@@ -11,15 +11,21 @@ import msgspec
 from posthouse.app import App
 from posthouse.console.access.who import Who
 from posthouse.console.asking import Refusal
+from posthouse.contracts.boxes import Revealed, boxes_at, is_withheld, numbered, with_placeholders, without_boxes
+from posthouse.errors import ConfigurationError, SecretsUnavailable
+from posthouse.events import Event
 from posthouse.events.limits import UNREADABLE
-from posthouse.redaction import HIDDEN
+from posthouse.redaction import HIDDEN, words_of
+from posthouse.revealing import noted, reveal
 from posthouse.store.actions import Action
 
 VIEW, UNMASK = "console view", "console unmask"
 
+LONGEST_WHY = 2_000
 LONGEST = 200_000
 """Characters of a payload that are sent to a browser."""
 
+NOT_SHOWN = "Nothing was shown."
 NO_RIGHT = "You may not see payloads: ask whoever gives rights for the one to see them."
 UNKNOWN_TYPE = "No contract of this event is known here, so nobody knows what in it is personal. Unmask it to see it."
 NOT_JSON = "It has personal fields and is no JSON, so they cannot be hidden alone. Unmask it to see it."
@@ -29,7 +35,9 @@ Form = Literal["json", "text", "bytes"]
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """A payload as it may be shown. `text` is exactly what is stored, save for what is `masked`: paths, dots reaching inside, `*` being
-    any item; None, and why in `withheld`, where nothing may be. `form` says how to read the text: `bytes` are written as Python does."""
+    any item; None, and why in `withheld`, where nothing may be. `form` says how to read the text: `bytes` are written as Python does. `decrypted` fields travel encrypted and are plain in the text;
+    those that are `erased` or `unreadable` nobody can decrypt. `edit`: what an editor begins with, where that is not the text: with
+    something in place of each encrypted value, which stays as it is."""
 
     text: str | None
     form: Form = "text"
@@ -38,23 +46,94 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     masked: Sequence[str] = ()
     unmaskable: bool = False
     withheld: str = ""
+    decrypted: int = 0
+    erased: Sequence[str] = ()
+    unreadable: Sequence[str] = ()
+    edit: str | None = None
 
 
-def shown_payload(app: App, who: Who, subject: str, data: bytes, *, unmask: bool = False) -> Shown:
-    """The payload of an event of this type. Note the look with `viewed` before it is sent."""
+async def looked_at(
+    app: App, who: Who, seen: Event[bytes] | bytes, action: Action, *, unmask: bool = False, why: str = ""
+) -> Shown:
+    """The payload of an event, or bytes that are none, as somebody sees it who asks; the look is kept before. What is encrypted is
+    decrypted at `unmask` only. Raises Refusal where that cannot be."""
+    event = None if isinstance(seen, bytes) else seen
+    plain = Revealed(seen if isinstance(seen, bytes) else seen.data)
+    if unmask and who.payloads:
+        _refuse_unsaid(why)
+        if event is not None:
+            plain = await _revealed(app, event)
+    await viewed(app, who, noted(msgspec.structs.replace(action, why=why), plain), unmask=unmask)
+    subject, data = ("", plain.data) if event is None else (event.type, event.data)
+    if not unmask or not who.payloads:
+        return shown_payload(app, who, subject, data)
+    return msgspec.structs.replace(
+        _shown(plain.data),
+        decrypted=sum(len(paths) for paths in plain.shown.values()),
+        erased=plain.erased,
+        unreadable=plain.unreadable,
+        edit=_edit(data, None),
+    )
+
+
+def shown_payload(app: App, who: Who, subject: str, data: bytes) -> Shown:
+    """The payload of an event of this type, without what is personal or encrypted in it."""
     if not who.payloads:
         return Shown(text=None, size=len(data), withheld=NO_RIGHT)
     known = any(service.declared.catalogue.get(subject) is not None for service in app.services)
-    paths = app.opened.personal(subject)
-    if unmask or (known and not paths):
-        return _shown(data)
     if not known:
         return Shown(text=None, size=len(data), withheld=UNKNOWN_TYPE, unmaskable=True)
-    hidden = masked(data, paths)
+    paths, boxes = app.opened.personal(subject), boxes_at(data)
+    if not paths and not boxes:
+        return _shown(data)
+    hidden = masked(with_placeholders(data) if boxes else data, paths)
     if hidden is None:
         return Shown(text=None, size=len(data), withheld=NOT_JSON, masked=paths, unmaskable=True)
-    shown = _shown(hidden)
-    return msgspec.structs.replace(shown, size=len(data), masked=paths, unmaskable=True)
+    hides = paths or sorted(set(boxes))
+    return msgspec.structs.replace(
+        _shown(hidden), size=len(data), masked=hides, unmaskable=True, edit=_edit(data, paths)
+    )
+
+
+async def _revealed(app: App, event: Event[bytes]) -> Revealed:
+    try:
+        return await reveal(app, event)
+    except ConfigurationError as error:
+        raise Refusal(409, f"It cannot be decrypted here. {error}.", NOT_SHOWN) from error
+    except SecretsUnavailable as error:
+        raise Refusal(
+            503, f"The keys cannot be had: {words_of(error)}", f"{NOT_SHOWN} Ask again when it answers."
+        ) from error
+
+
+def _refuse_unsaid(why: str) -> None:
+    if not why.strip():
+        raise Refusal(400, "Say why.", "It is kept in the operators' log, with your name and whose data it is.")
+    if len(why) > LONGEST_WHY:
+        raise Refusal(400, f"Say why in at most {LONGEST_WHY:,} characters; these are {len(why):,}.")
+
+
+def _edit(data: bytes, hidden: Sequence[str] | None) -> str | None:
+    """None where the text itself does, and where something `hidden` is no encrypted value: whoever edits it must see it."""
+    if not boxes_at(data):
+        return None
+    bare = msgspec.json.decode(without_boxes(data))
+    if any(_is_plain(bare, path.split(".")) for path in hidden or ()):
+        return None
+    text = numbered(data).decode()
+    return text if len(text) <= LONGEST else None
+
+
+def _is_plain(value: object, path: Sequence[str]) -> bool:
+    """Whether anything but a gap or a placeholder is at a path, or in its way."""
+    if value is None or not path:
+        return value is not None and not is_withheld(value)
+    if isinstance(value, list):
+        below = path[1:] if path[0] == "*" else path
+        return any(_is_plain(item, below) for item in value)
+    if not isinstance(value, dict):
+        return True
+    return any(_is_plain(item, path[1:]) for name, item in value.items() if path[0] in ("*", name))
 
 
 def shown_text(who: Who, text: str) -> str | None:

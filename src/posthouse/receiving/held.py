@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from posthouse.contracts.boxes import comparable, kept
 from posthouse.errors import ChangedSince, DeskError, EventError
 from posthouse.events import Event, codec_of, decode_any
 from posthouse.operators import OperatorsLog, changes_aside, operator_name, refuse_changed
@@ -88,13 +89,14 @@ class HeldEvents:
         self, held_id: int, data: bytes, check: Check, *, force: bool = False, by: str = "", why: str = ""
     ) -> HeldEvent:
         """Replace its payload, keep its id and its place, and run it again; `force` as in `retry`. The fields that changed are
-        noted, as they were and as they are."""
+        noted, as they were and as they are. `⟨withheld 1⟩`, which stands for an encrypted value, keeps it as it is."""
         await self._guarded("edit", held_id, by)
         async with self.store.begin() as tx:
             held = await self._locked(tx, held_id)
             if held.state in ("blocked", "gap"):
                 raise DeskError(await self._waits(held, "it can be edited when its turn has come"))
             event = decode_any(held.headers, held.body)
+            data = kept(event.data, data)
             check(event.type, data)
             edited_event = event.with_data(data)
             if self.sealed is not None:
@@ -103,7 +105,9 @@ class HeldEvents:
             encoded = codec_of(held.headers, held.body).encode(edited_event)
             edited = msgspec.structs.replace(held, headers={**held.headers, **encoded.headers}, body=encoded.body)
             again = await self._run_again(tx, edited, force)
-            fields = await changes_aside(event.data, edited_event.data, self.personal(event.type))
+            fields = await changes_aside(
+                comparable(event.data), comparable(edited_event.data), self.personal(event.type)
+            )
             await self._note(tx, Action(verb="held edit", by=by, why=why), held, {**state_of(held, again), **fields})
             return again
 

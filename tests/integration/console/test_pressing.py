@@ -59,6 +59,16 @@ def test_what_was_done_is_said_on_its_page_and_goes_when_that_is_left(console: P
 def test_a_payload_is_edited_and_the_event_runs_again(console: Page, town: Path) -> None:
     _open(console, town, "bad-1")
     console.get_by_role("button", name="Unmask").click()
+    dialog = console.get_by_role("dialog")
+    dialog.get_by_label("Why").fill("  ")
+    dialog.get_by_role("button", name="Show it").click()
+    expect(dialog.get_by_text("Say why")).to_be_visible()
+    assert "console unmask" not in {verb for verb, _ in _lines(town)}
+    dialog.get_by_label("Why").fill(WHY)
+    dialog.get_by_role("button", name="Show it").click()
+    expect(dialog).to_have_count(0)
+    expect(console.get_by_text("Personal fields are hidden.")).to_have_count(0)
+    assert ("console unmask", WHY) in _lines(town)
     console.get_by_role("button", name=re.compile("^Edit")).click()
     text = console.get_by_role("textbox", name="payload")
     text.fill(re.sub(r'(total_cents"\s*:\s*)-1', r"\g<1>4200", text.input_value()))

@@ -17,12 +17,15 @@ from posthouse.console.showing import (
     NO_RIGHT,
     NOT_JSON,
     UNKNOWN_TYPE,
+    Shown,
+    looked_at,
     masked,
     shown_headers,
     shown_payload,
     shown_text,
     viewed,
 )
+from posthouse.events import Event
 from posthouse.store.actions import Action
 
 SEES = Who(name="ada", roles=frozenset(("reader",)), payloads=True)
@@ -71,8 +74,21 @@ def test_personal_fields_are_hidden_and_all_other_text_is_as_it_was_written(app:
     )
 
 
-def test_unmasked_it_is_what_is_stored(app: App) -> None:
-    assert shown_payload(app, SEES, MADE, BODY, unmask=True).text == BODY.decode()
+async def unmasked(app: App, body: bytes = BODY, who: Who = SEES) -> Shown:
+    fact = Event(id="e1", type=MADE, source="/hotel/desk", data=body, time="2026-11-16T20:00:00Z", tenant="t1")
+    return await looked_at(app, who, fact, Action(verb=""), unmask=True, why="ticket 7")
+
+
+async def test_unmasked_it_is_what_is_stored(app: App) -> None:
+    assert (await unmasked(app)).text == BODY.decode()
+
+
+async def test_whoever_unmasks_says_why(app: App) -> None:
+    with pytest.raises(Refusal, match="Say why") as refused:
+        await looked_at(app, SEES, BODY, Action(verb=""), unmask=True, why=" ")
+    assert refused.value.status == 400
+    await unmasked(app)
+    assert [(one.verb, one.why) for one in await app.actions.find()] == [("console unmask", "ticket 7")]
 
 
 def test_a_payload_without_personal_fields_is_shown_to_the_letter(app: App) -> None:
@@ -81,7 +97,7 @@ def test_a_payload_without_personal_fields_is_shown_to_the_letter(app: App) -> N
 
 
 def test_a_role_is_no_right_to_see_payloads(app: App) -> None:
-    shown = shown_payload(app, BLIND, MADE, BODY, unmask=True)
+    shown = shown_payload(app, BLIND, MADE, BODY)
     assert (shown.text, shown.withheld) == (None, NO_RIGHT)
     assert shown_text(BLIND, "ValueError: a@b.c") is None
     assert shown_headers(BLIND, {"ce-id": "1"}) is None
@@ -92,10 +108,10 @@ def test_what_nobody_knows_here_is_hidden_as_a_whole(app: App) -> None:
     assert (shown.text, shown.withheld, shown.unmaskable) == (None, UNKNOWN_TYPE, True)
 
 
-def test_bytes_with_personal_fields_that_are_no_json_are_hidden_as_a_whole(app: App) -> None:
+async def test_bytes_with_personal_fields_that_are_no_json_are_hidden_as_a_whole(app: App) -> None:
     shown = shown_payload(app, SEES, MADE, b'{"note": "Ada')
     assert (shown.text, shown.withheld) == (None, NOT_JSON)
-    assert shown_payload(app, SEES, MADE, b"\xff<b>\x00", unmask=True).text == "\\xff<b>\x00"
+    assert (await unmasked(app, b"\xff<b>\x00")).text == "\\xff<b>\x00"
 
 
 def test_a_field_that_is_said_twice_hides_both() -> None:
@@ -130,10 +146,10 @@ async def test_every_look_is_kept_with_who_and_at_what(app: App) -> None:
 async def test_who_may_not_see_cannot_unmask_and_leaves_no_trace_of_having_seen(app: App) -> None:
     await viewed(app, BLIND, Action(verb=""))
     with pytest.raises(Refusal, match="may not see payloads"):
-        await viewed(app, BLIND, Action(verb=""), unmask=True)
+        await unmasked(app, who=BLIND)
     assert await app.actions.find() == []
 
 
-def test_what_is_shown_is_written_as_json_that_no_page_can_take_for_its_own(app: App) -> None:
-    said = msgspec.json.encode(shown_payload(app, SEES, MADE, BODY, unmask=True))
+async def test_what_is_shown_is_written_as_json_that_no_page_can_take_for_its_own(app: App) -> None:
+    said = msgspec.json.encode(await unmasked(app))
     assert msgspec.json.decode(said)["text"] == BODY.decode()

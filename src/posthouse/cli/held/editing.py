@@ -20,6 +20,7 @@ from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, By, Why
 from posthouse.cli.output import complain, print_json, say
 from posthouse.cli.target import Target, load
+from posthouse.contracts.boxes import kept, numbered
 from posthouse.errors import ConfigurationError, ContractError
 from posthouse.events import Event, decode_any
 from posthouse.events.limits import UNREADABLE
@@ -48,7 +49,7 @@ def edit(
     """Replace the payload of a held event and run it again. Its id and its place in line stay.
 
     The fields that changed are kept in the operators' log, as they were and as they are; of personal ones only that they did.
-    Without --data and --set, $EDITOR opens with the payload.
+    Without --data and --set, $EDITOR opens with the payload. ⟨withheld 1⟩ stands for what travels encrypted: leave it, and it stays.
     """
     if data is not None and fields:
         raise ConfigurationError("--data replaces the whole payload, --set single fields: choose one")
@@ -72,7 +73,7 @@ async def _edit(service: Service, held_id: int, change: Callable[[Event[bytes]],
     async with opened([service]):
         held = await service.held.get(held_id)
         event = decode_any(held.headers, held.body)
-        edited = change(event)
+        edited = kept(event.data, change(event))
         if edited == event.data:
             raise ConfigurationError(f"the payload is as it was: `posthouse held retry` runs {held_id} again unchanged")
         await service.held.edit(held_id, edited, lambda _, data: _check(service, event, data), by=by, why=why)
@@ -108,7 +109,7 @@ def _json_or_text(text: str) -> object:
 def _from_editor(service: Service, event: Event[bytes]) -> bytes:
     """Open the editor until the payload fits or the user gives up: nobody types it twice."""
     try:
-        before = msgspec.json.format(event.data, indent=2)
+        before = msgspec.json.format(numbered(event.data), indent=2)
     except UNREADABLE:
         before = event.data
     text = before
@@ -117,7 +118,7 @@ def _from_editor(service: Service, event: Event[bytes]) -> bytes:
         if text.strip() == before.strip():
             return event.data
         try:
-            _check(service, event, text)
+            _check(service, event, kept(event.data, text))
             return msgspec.json.format(text, indent=-1)
         except ContractError as error:
             complain(f"posthouse: {error}")

@@ -17,7 +17,7 @@ from posthouse.app import app_of
 from posthouse.cli.document import print_document
 from posthouse.cli.held.choosing import Consumer, HeldId, Key, State, Tenant, Topic, chosen
 from posthouse.cli.opening import opened
-from posthouse.cli.options import AsJson
+from posthouse.cli.options import AsJson, By, Why
 from posthouse.cli.output import (
     Cell,
     counted,
@@ -30,9 +30,11 @@ from posthouse.cli.output import (
     state_text,
 )
 from posthouse.cli.target import Target, load
+from posthouse.contracts.boxes import Revealed, boxes_at, numbered
 from posthouse.errors import ConfigurationError, DecodeError
 from posthouse.events import Event, decode_any, timestamp
 from posthouse.events.limits import UNREADABLE
+from posthouse.revealing import UNMASK, looking_at, noted, reveal
 from posthouse.service import Service
 from posthouse.store import HeldEvent, HeldFilter
 
@@ -63,14 +65,37 @@ def list_held(
         say(f"there are more than {limit}: raise --limit, or narrow the choice", "yellow")
 
 
-def show(target: Target, held_id: HeldId, as_json: AsJson = False) -> None:
-    """Show one held event: envelope, payload, error, stack, attempts and times."""
+def show(
+    target: Target,
+    held_id: HeldId,
+    unmask: Annotated[
+        bool,
+        typer.Option(
+            "--unmask", help="Decrypt what is secret in it. Needs --why; the look is kept, the values are not."
+        ),
+    ] = False,
+    by: By = "",
+    why: Why = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show one held event: envelope, payload, error, stack, attempts and times.
+
+    What travels encrypted is shown as ⟨withheld 1⟩. With --unmask it is plain, once the operators' log has who looked, why, and at
+    whose fields.
+    """
+    if unmask and not why.strip():
+        raise ConfigurationError(
+            "--unmask needs --why: it is kept in the operators' log, with your name and whose data it is"
+        )
+    if not unmask and (by or why):
+        raise ConfigurationError("--by and --why are kept of a look with --unmask alone: a look without it is not kept")
     service = load(target)
-    event = asyncio.run(_get(service, held_id))
+    event, revealed = asyncio.run(_look(service, held_id, by, why) if unmask else _get(service, held_id))
     if as_json:
-        print_json({**summary(event), "headers": event.headers, "envelope": _envelope_json(event), "body": event.body})
+        envelope = _envelope_json(event, revealed)
+        print_json({**summary(event), "headers": event.headers, "envelope": envelope, "body": event.body})
     else:
-        _show(event)
+        _show(event, revealed)
 
 
 def export(
@@ -130,9 +155,19 @@ async def _find(service: Service, wanted: HeldFilter, limit: int) -> list[HeldEv
     return found
 
 
-async def _get(service: Service, held_id: int) -> HeldEvent:
+async def _get(service: Service, held_id: int) -> tuple[HeldEvent, None]:
     async with opened([service]):
-        return await service.held.get(held_id)
+        return await service.held.get(held_id), None
+
+
+async def _look(service: Service, held_id: int, by: str, why: str) -> tuple[HeldEvent, Revealed]:
+    """With what is secret in it; the look is kept before anything is returned."""
+    async with opened([service]):
+        app, held = app_of(service), await service.held.get(held_id)
+        revealed = await reveal(app, decode_any(held.headers, held.body))
+        async with app.store.begin() as tx:
+            await app.actions.note(tx, noted(looking_at(held, UNMASK, by, why), revealed))
+        return held, revealed
 
 
 async def _export(service: Service, wanted: HeldFilter, stream: TextIO) -> int:
@@ -166,7 +201,7 @@ def _row(event: HeldEvent, now: float) -> tuple[Cell, ...]:
     )
 
 
-def _show(event: HeldEvent) -> None:
+def _show(event: HeldEvent, revealed: Revealed | None) -> None:
     entry = event.entry
     print_facts(
         [
@@ -185,7 +220,7 @@ def _show(event: HeldEvent) -> None:
         ]
     )
     try:
-        _show_envelope(decode_any(event.headers, event.body))
+        _show_envelope(decode_any(event.headers, event.body), revealed)
     except DecodeError as error:
         _heading("Bytes that are not an event")
         say(str(error), "red")
@@ -198,12 +233,26 @@ def _show(event: HeldEvent) -> None:
         say(event.stack.rstrip())
 
 
-def _show_envelope(event: Event[bytes]) -> None:
+def _show_envelope(event: Event[bytes], revealed: Revealed | None) -> None:
     _heading("Envelope")
     fields = msgspec.to_builtins(msgspec.structs.replace(event, data=b""))
     print_facts([(name, _value(value)) for name, value in fields.items() if name != "data" and value not in (None, {})])
     _heading("Payload")
-    print_document(event.data)
+    print_document(_unopened(event.data) if revealed is None else revealed.data)
+    if revealed is None:
+        if boxes_at(event.data):
+            say("What is ⟨withheld …⟩ travels encrypted: --unmask --why … shows it, and keeps who looked.", "dim")
+        return
+    shown = sum(len(paths) for paths in revealed.shown.values())
+    say(
+        f"{counted(shown, 'field')} decrypted, about {len(revealed.shown):,} of the people in it; the look is kept",
+        "dim",
+    )
+
+
+def _unopened(data: bytes) -> bytes:
+    """With what `held edit` takes back in place of each encrypted value."""
+    return numbered(data) if boxes_at(data) else data
 
 
 def _value(value: object) -> str:
@@ -215,14 +264,15 @@ def _heading(text: str) -> None:
     say(text, "bold")
 
 
-def _envelope_json(held: HeldEvent) -> object:
-    """The envelope with its payload as JSON where it is JSON; None when the bytes are not an event."""
+def _envelope_json(held: HeldEvent, revealed: Revealed | None) -> object:
+    """The envelope with its payload as JSON where it is JSON; None when the bytes are not an event. As it travels, unless it was
+    decrypted."""
     try:
         event = decode_any(held.headers, held.body)
     except DecodeError:
         return None
     try:
-        data: object = msgspec.json.decode(event.data)
+        data: object = msgspec.json.decode(event.data if revealed is None else revealed.data)
     except UNREADABLE:
         data = event.data
     return event.with_data(data)

@@ -13,13 +13,14 @@ import msgspec
 from posthouse.console.acting.act import Act, AnyAct, Call, Change, Id, Look, Outcome
 from posthouse.console.asking import Refusal
 from posthouse.console.showing import viewed
+from posthouse.contracts.boxes import comparable, kept
 from posthouse.errors import DeskError, DoneAlready
 from posthouse.events import Event, decode_any
 from posthouse.operators import MORE, changes_aside
 from posthouse.receiving.editing import check_edit, with_fields
 from posthouse.redaction import HIDDEN
+from posthouse.revealing import looking_at
 from posthouse.store import BLOCKING, HeldEvent, HeldFilter
-from posthouse.store.actions import Action
 
 MOST_BEHIND = 100
 """So many that wait behind an event are counted."""
@@ -113,7 +114,7 @@ async def _look_edit(call: Call[Edited]) -> Look:
     event = decode_any(held.headers, held.body)
     data = await asyncio.to_thread(_edited, call, event)  # what somebody pastes may be large
     personal = call.app.opened.personal(event.type)
-    fields = await changes_aside(event.data, data, personal)
+    fields = await changes_aside(comparable(event.data), comparable(data), personal)
     if not fields:
         raise Refusal(400, "The payload is as it was.", "Retry runs it again unchanged.")
     shown = [Change(name, _json(before), _json(after)) for name, (before, after) in fields.items()]
@@ -136,18 +137,8 @@ async def _look_edit(call: Call[Edited]) -> Look:
 
 async def _viewed(call: Call[Edited], held: HeldEvent) -> None:
     """Keep that somebody sees the payload: once while they are at it, however often the preview is asked for as they write."""
-    entry = held.entry
     looked = f"{call.by} {call.service.name} {held.id} {held.turn} {time.time() // SITTING:.0f}"
-    action = Action(
-        verb="",
-        id=str(uuid.uuid5(_OURS, looked)),
-        target=f"held event {held.id}",
-        consumer=held.consumer,
-        topic=entry.topic,
-        tenant=entry.tenant,
-        key=entry.key or "",
-        event_id=entry.event_id,
-    )
+    action = msgspec.structs.replace(looking_at(held, ""), id=str(uuid.uuid5(_OURS, looked)))
     with contextlib.suppress(DoneAlready):
         await viewed(call.app, call.who, action)
 
@@ -162,6 +153,7 @@ def _edited(call: Call[Edited], event: Event[bytes]) -> bytes:
     else:
         data = (parameters.data or "").encode()
     _refuse_hidden(event.data, data)
+    data = kept(event.data, data)
     check_edit(call.service.name, catalogue, event, data)
     return data
 

@@ -10,8 +10,8 @@ from posthouse.app import App, app_of
 from posthouse.console.access.who import Who
 from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.estate import Estate
-from posthouse.console.pages.held import envelope_text, line_facts, scope
-from posthouse.console.showing import shown_payload, shown_text, viewed
+from posthouse.console.pages.held import envelope_text, line_facts, scope, why_of
+from posthouse.console.showing import looked_at, shown_text
 from posthouse.console.turns import Turns
 from posthouse.errors import DecodeError
 from posthouse.events import Event, decode_any, timestamp
@@ -230,7 +230,7 @@ def _heard_facts(heard: Heard, who: Who) -> dict[str, object]:
 
 
 async def payload(ask: Ask) -> object:
-    """Envelope and payload of an event, wherever it is found; `?unmask=1` shows what is personal. Either look is kept."""
+    """Envelope and payload of an event, wherever it is found; `?unmask=1&why=…` shows what is personal. Either look is kept."""
     identifier, unmask = ask.path["id"], ask.query.get("unmask") == "1"
     services = await _within_reach(ask)
     async with ask.estate.part(Traces).turns.taken(ask.who.name):
@@ -240,11 +240,8 @@ async def payload(ask: Ask) -> object:
         raise Refusal(404, "This event was not found.", "No log, outbox, timer or held event here has it any more.")
     spot = spots[0]
     app = _knows(services, spot)
-    await viewed(app, ask.who, _look_at(spot), unmask=unmask)
-    return {
-        "envelope": envelope_text(spot.event, ask.who),
-        "payload": shown_payload(app, ask.who, spot.event.type, spot.event.data, unmask=unmask),
-    }
+    payload = await looked_at(app, ask.who, spot.event, _look_at(spot), unmask=unmask, why=why_of(ask))
+    return {"envelope": envelope_text(spot.event, ask.who), "payload": payload}
 
 
 def _knows(services: Sequence[Service], spot: Spot) -> App:

@@ -13,9 +13,10 @@ from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.held_states import MEANINGS
 from posthouse.console.listing import lines_wanted, place_of
 from posthouse.console.pages.gone import gone
-from posthouse.console.showing import shown_headers, shown_payload, shown_text, viewed
+from posthouse.console.showing import looked_at, shown_headers, shown_text
 from posthouse.errors import DecodeError, DeskError, did_you_mean
 from posthouse.events import Event, decode_any, timestamp
+from posthouse.revealing import looking_at
 from posthouse.store import BLOCKING, HeldEvent, HeldFilter, HeldState
 from posthouse.store.actions import Action, ActionFilter
 from posthouse.store.browsing import Bounded, HeldGroup, HeldLine
@@ -185,21 +186,25 @@ async def one(ask: Ask) -> object:
 
 
 async def payload(ask: Ask) -> object:
-    """The payload, headers and envelope of a held event; `?unmask=1` shows what is personal. Either look is kept."""
+    """The payload, headers and envelope of a held event; `?unmask=1&why=…` shows what is personal. Either look is kept."""
     held_id, unmask = id_of(ask), ask.query.get("unmask") == "1"
 
     async def shown(app: App) -> dict[str, object]:
         event = await held_event(app, ask.who, held_id)
-        await viewed(app, ask.who, _look_at(event), unmask=unmask)
         decoded = _decoded(event)
-        subject, data = (event.type, event.body) if isinstance(decoded, str) else (decoded.type, decoded.data)
+        seen = event.body if isinstance(decoded, str) else decoded
         return {
-            "payload": shown_payload(app, ask.who, subject, data, unmask=unmask),
+            "payload": await looked_at(app, ask.who, seen, looking_at(event, ""), unmask=unmask, why=why_of(ask)),
             "headers": shown_headers(ask.who, event.headers),
             "unreadable": decoded if isinstance(decoded, str) and ask.who.payloads else None,
         }
 
     return await ask.one(ask.path["service"], shown)
+
+
+def why_of(ask: Ask) -> str:
+    """What the query says, for the operators' log."""
+    return ask.query.get("why", "").strip()
 
 
 def id_of(ask: Ask) -> int:
@@ -224,19 +229,6 @@ async def held_event(app: App, who: Who, held_id: int) -> HeldEvent:
     if not who.sees(event.entry.tenant):
         raise gone
     return event
-
-
-def _look_at(event: HeldEvent) -> Action:
-    entry = event.entry
-    return Action(
-        verb="",
-        target=f"held event {event.id}",
-        consumer=event.consumer,
-        topic=entry.topic,
-        tenant=entry.tenant,
-        key=entry.key or "",
-        event_id=entry.event_id,
-    )
 
 
 def _decoded(event: HeldEvent) -> Event[bytes] | str:

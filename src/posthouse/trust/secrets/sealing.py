@@ -20,9 +20,11 @@ from posthouse.contracts.boxes import (
     ERASED,
     MARK,
     SEALED,
+    UNREADABLE,
     WITHHELD,
     Box,
     Gap,
+    Revealed,
     box_in,
     is_withheld,
     replaced,
@@ -207,6 +209,30 @@ def opened(event: Event[bytes], key_of: KeyOf, kinds: Collection[str]) -> Event[
         return _plain(key, event.tenant, Token(bound, event.type, path, box))
 
     return event.with_data(replaced(event.data, "", put))
+
+
+def revealed(event: Event[bytes], keys: Mapping[str, Key]) -> Revealed:
+    """The payload for the eyes of a person who may see all of it. What was erased, and what nothing here opens, is said so in its
+    place: whoever looks at an event that was changed looks at the rest of it too."""
+    bound = _bound_id(event)
+    shown, erased, unreadable = dict[str, list[str]](), list[str](), list[str]()
+
+    def put(path: str, box: Box) -> bytes:
+        key = keys.get(box.of)
+        if box.version == 0 or isinstance(key, Erased):
+            erased.append(path)
+            return _encode(ERASED)
+        try:
+            if key is None:
+                raise FrameRefused("no key")
+            plain = _plain(key, event.tenant, Token(bound, event.type, path, box))
+        except FrameRefused:
+            unreadable.append(path)
+            return _encode(UNREADABLE)
+        shown.setdefault(box.of, []).append(path)
+        return plain
+
+    return Revealed(replaced(event.data, "", put), shown, erased, unreadable)
 
 
 def carried(event: Event[bytes], key_of: KeyOf) -> Event[bytes]:
