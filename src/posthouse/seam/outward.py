@@ -28,7 +28,7 @@ from posthouse.events import (
     timestamp,
 )
 from posthouse.events.codec import announced, check_sayable
-from posthouse.events.limits import HARD_LIMIT, plain
+from posthouse.events.limits import HARD_LIMIT, MAX_LINEAGE, MAX_SEQUENCE, plain
 from posthouse.seam.context import EventContext
 from posthouse.seam.drafts import DraftedRow, drafted
 from posthouse.seam.seals import Seals
