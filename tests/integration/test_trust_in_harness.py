@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
@@ -88,6 +89,13 @@ async def test_in_a_harness_names_are_encrypted_signed_read_and_passed_on_unseen
         with pytest.raises(RuleBroken, match="may not publish for the tenant 'x1'"):
             await hotel.register("g1", "Ada", tenant="x1")
         await harness.assert_replay_safe()
+
+
+async def test_a_harness_has_keys_of_its_own_and_leaves_those_of_persons_alone(hotel: Trusting, tmp_path: Path) -> None:
+    async with Harness(hotel.service):
+        await hotel.register("g1", "Ada-Lovelace")
+        folder = await asyncio.to_thread(lambda: list(tmp_path.iterdir()))
+    assert not {"keys.db", "master.key"} & {file.name for file in folder}
 
 
 async def test_in_a_harness_somebody_is_erased(hotel: Trusting) -> None:

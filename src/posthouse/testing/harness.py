@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Sequence
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -27,6 +28,7 @@ from posthouse.seam.spans import Tracing
 from posthouse.seam.timing import Timing
 from posthouse.service import Service
 from posthouse.store import HeldEvent, HeldFilter, Store
+from posthouse.trust.secrets import Secrets
 from posthouse.watch.status import Status, status
 
 T = TypeVar("T")
@@ -58,7 +60,8 @@ class Unsettled(PosthouseError):
 
 class Harness:
     """Runs services together: `async with Harness(orders, billing) as h`. Each gets a store of its own in memory; all
-    share one broker in memory and one clock. Afterwards the services are as they were.
+    share one broker in memory and one clock. Afterwards the services are as they were. Secrets are kept as their Apps say, under
+    keys of the harness's own, that are gone with it: a test never touches the keys of persons.
 
     `store` is the URL of a PostgreSQL database that was made for tests, as the fixture `posthouse_store` gives it: then all
     services share it, as those of one App do, and handlers may take whatever they take in production.
@@ -80,6 +83,7 @@ class Harness:
         self._tasks: list[asyncio.Task[None]] = []
         self._runtimes: list[Runtime] = []
         self._numbers: Counter[tuple[str, str, str]] = Counter()
+        self._keys: TemporaryDirectory[str] | None = None
 
     async def __aenter__(self) -> Self:
         try:
@@ -119,10 +123,18 @@ class Harness:
                 settings=first.settings,
                 seam=first.opened.given_seam,
                 rights=first.opened.rights,
-                secrets=first.opened.secrets,
+                secrets=self._under_own_keys(first.opened.secrets),
             )
         for app in apps_of(self.services):
             self._runtimes.append(self.runs_as(await app.opened.prepare()))
+
+    def _under_own_keys(self, secrets: Secrets | None) -> Secrets | None:
+        if secrets is None:
+            return None
+        if self._keys is None:
+            self._keys = TemporaryDirectory(prefix="posthouse-keys-")
+        folder = self._keys.name
+        return dataclasses.replace(secrets, keys=f"sqlite:///{folder}/keys.db", master=f"file:{folder}/master.key")
 
     async def _opened(self, url: str) -> str | Store:
         if url != self._store or url == IN_MEMORY:
@@ -136,6 +148,8 @@ class Harness:
             await app.aclose()
         for service, before in zip(self.services, self._before, strict=False):
             service.hosted_by(before)
+        if self._keys is not None:
+            self._keys.cleanup()
 
     def runs_as(self, runtime: Runtime) -> Runtime:
         """What is run of an App; for a harness that leaves out more."""
