@@ -26,7 +26,7 @@ WANTED = BookingHeld(
     room_type="double",
     check_in=date(2027, 3, 10),
     check_out=date(2027, 3, 13),
-    guest=Guest(name="Amina", email="amina@example.org", phone="+93700000001", locale="ps"),
+    guest=Guest(guest_id="g1", name="Amina", email="amina@example.org", phone="+93700000001", locale="ps"),
     rail="card",
     amount_cents=30_000,
     currency="USD",

@@ -52,7 +52,13 @@ class House(Harness):
         try:
             for service in self.services:
                 self._before.append(
-                    rehost(service, store=store_url(service.name, ""), broker=self.broker, clock=self.clock)
+                    rehost(
+                        service,
+                        store=store_url(service.name, ""),
+                        broker=self.broker,
+                        clock=self.clock,
+                        secrets=self._under_own_keys(app_of(service).opened.secrets),
+                    )
                 )
                 await app_of(service).store.upgrade()
                 self._runtimes.append(await app_of(service).opened.prepare())

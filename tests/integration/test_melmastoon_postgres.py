@@ -151,7 +151,8 @@ class PostgresHarness(Harness):
     async def __aenter__(self) -> Self:
         for service in self.services:
             url = self._databases.enter_context(self._server.database())
-            self._before.append(rehost(service, store=url, broker=self.broker, clock=self.clock))
+            secrets = self._under_own_keys(app_of(service).opened.secrets)
+            self._before.append(rehost(service, store=url, broker=self.broker, clock=self.clock, secrets=secrets))
             await app_of(service).store.upgrade()
             self._runtimes.append(await app_of(service).opened.prepare())
         self._tasks = [asyncio.create_task(runtime.run(self._stop)) for runtime in self._runtimes]

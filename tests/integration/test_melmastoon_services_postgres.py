@@ -91,7 +91,8 @@ class PostgresHarness(Harness):
         try:
             for service in self.services:
                 url = self._databases.enter_context(self._make())
-                self._before.append(rehost(service, store=url, broker=self.broker, clock=self.clock))
+                secrets = self._under_own_keys(app_of(service).opened.secrets)
+                self._before.append(rehost(service, store=url, broker=self.broker, clock=self.clock, secrets=secrets))
                 self._runtimes.append(await app_of(service).opened.prepare())
         except BaseException:
             await self._restore()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Concatenate, ParamSpec
 
 import pytest_asyncio
@@ -15,7 +16,8 @@ from melmastoon.reservation import desk, reservation
 from melmastoon.reservation.board import card
 from melmastoon.reservation.bookings import Booking, read
 from melmastoon.reservation.commands import cancel, change_dates, check_in, check_out, hold, no_show
-from posthouse import Reject, Service, Tx
+from melmastoon.secrets import secrets_of
+from posthouse import App, Reject, Service, Tx
 from posthouse.app import app_of
 from posthouse.clock import SystemClock
 from posthouse.errors import DeskError
@@ -43,10 +45,13 @@ RIVALS = [f"b{number}" for number in range(12)]
 
 
 @pytest_asyncio.fixture
-async def others(postgres_url: str) -> AsyncIterator[Harness]:
+async def others(postgres_url: str, tmp_path: Path) -> AsyncIterator[Harness]:
     """Who speaks for the other services, while reservation is at work on PostgreSQL."""
-    speaker = Harness(Service("speaker"))
-    before = rehost(reservation, store=postgres_url, broker=speaker.broker, clock=SystemClock())
+    secrets = secrets_of("reservation", keys=f"sqlite:///{tmp_path}/keys.db", master=f"file:{tmp_path}/master.key")
+    everybody_else = Service("speaker")
+    App(everybody_else, secrets=secrets)
+    speaker = Harness(everybody_else)
+    before = rehost(reservation, store=postgres_url, broker=speaker.broker, clock=SystemClock(), secrets=secrets)
     try:
         await app_of(reservation).store.upgrade()
         async with reservation.running():

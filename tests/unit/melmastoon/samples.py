@@ -21,7 +21,7 @@ DEPARTURE = date(2027, 2, 4)
 
 
 def guest(locale: str = "en", *, email: str = "zala@example.org", phone: str = "+93700000001") -> Guest:
-    return Guest(name="Zala", email=email, phone=phone, locale=locale)
+    return Guest(guest_id="g1", name="Zala", email=email, phone=phone, locale=locale)
 
 
 def held(booking_id: str = "b1", *, who: Guest | None = None) -> BookingHeld:

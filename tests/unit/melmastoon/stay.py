@@ -26,7 +26,7 @@ from melmastoon.facts.reservation import (
 from posthouse import Service
 from posthouse.store import Rows
 
-GUEST = Guest(name="Zarina", email="zarina@example.org", phone="+93700000000")
+GUEST = Guest(guest_id="g1", name="Zarina", email="zarina@example.org", phone="+93700000000")
 
 
 async def rows(service: Service, sql: str, *values: str) -> Rows:

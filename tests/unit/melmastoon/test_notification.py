@@ -174,7 +174,7 @@ async def test_every_other_change_is_told_as_well(outside: World) -> None:
 
 async def test_without_a_telephone_everything_goes_by_mail(outside: World) -> None:
     async with Harness(notification) as house:
-        unreachable = Guest(name="Zala", email="z@example.org", phone="")
+        unreachable = Guest(guest_id="g1", name="Zala", email="z@example.org", phone="")
         await house.publish(confirmed(who=unreachable))
         await house.publish(check_in_started(who=unreachable))
         await house.settled()

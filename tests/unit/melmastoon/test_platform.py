@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
+import msgspec
 import pytest
 
 from melmastoon.audit import audit
@@ -61,16 +62,18 @@ async def house() -> AsyncIterator[Harness]:
             yield everything
 
 
-async def _open(house: Harness, tenant: str = "t1") -> None:
+async def open_house(house: Harness, tenant: str = "t1", *, rooms: Sequence[str] = ("1",)) -> None:
     everything, request = InProcess(), Request(tenant=tenant, id=f"open-{tenant}")
-    hotelier = NewTenant(name="Serena Hotels", country="AF", properties=(HOUSE,))
+    doubles = msgspec.structs.replace(HOUSE.room_types[0], numbers=rooms)
+    properties = (msgspec.structs.replace(HOUSE, room_types=(doubles,)),)
+    hotelier = NewTenant(name="Serena Hotels", country="AF", properties=properties)
     await open_tenant(request, hotelier, tenants=everything, properties=everything, rates=everything)
     await house.settled()
 
 
 async def test_a_hotelier_who_joins_is_found_and_one_who_joins_twice_is_found_once(house: Harness) -> None:
     for _ in range(2):
-        await _open(house)
+        await open_house(house)
     async with search_aggregation.transaction("platform") as tx:
         [offer] = await find(tx, "Kabul", ARRIVAL, DEPARTURE)
     assert (offer.tenant, offer.from_cents, offer.amenities) == ("t1", 10_000, "garden,wifi")
@@ -81,7 +84,7 @@ async def test_a_hotelier_who_joins_is_found_and_one_who_joins_twice_is_found_on
 async def test_a_guest_who_presses_pay_is_confirmed_written_to_and_everything_carries_the_request(
     house: Harness,
 ) -> None:
-    await _open(house)
+    await open_house(house)
     request = Request(tenant="t1", id="req-1")
     for _ in range(2):
         booking_id = await hold_booking(request, WISH, bookings=InProcess())
@@ -99,7 +102,7 @@ async def test_a_guest_who_presses_pay_is_confirmed_written_to_and_everything_ca
 
 async def test_everything_that_was_said_stands_in_the_chain_of_its_tenant(house: Harness) -> None:
     for tenant in ("t1", "t2"):
-        await _open(house, tenant)
+        await open_house(house, tenant)
         await hold_booking(Request(tenant=tenant, id="req-1"), WISH, bookings=InProcess())
     await house.settled()
     said = {fact.name: await house.published(fact.payload.cls) for fact in facts_of(SERVICES)}
@@ -113,6 +116,6 @@ async def test_everything_that_was_said_stands_in_the_chain_of_its_tenant(house:
 
 
 async def test_the_whole_platform_is_safe_to_replay(house: Harness) -> None:
-    await _open(house)
+    await open_house(house)
     await hold_booking(Request(tenant="t1", id="req-1"), WISH, bookings=InProcess())
     await house.assert_replay_safe()

@@ -1,4 +1,4 @@
-"""What ai-orchestrator-service remembers. Guests are known by the digest of their address alone."""
+"""What ai-orchestrator-service remembers. Guests are known by the digest of their address alone, until they are erased."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from posthouse import Tx
 TABLES = (
     "CREATE TABLE IF NOT EXISTS ai_guest (tenant TEXT NOT NULL, guest TEXT NOT NULL, PRIMARY KEY (tenant, guest))",
     """CREATE TABLE IF NOT EXISTS ai_stay (
-        tenant TEXT NOT NULL, booking_id TEXT NOT NULL, guest TEXT NOT NULL, check_in TEXT NOT NULL,
+        tenant TEXT NOT NULL, booking_id TEXT NOT NULL, guest_id TEXT NOT NULL, guest TEXT NOT NULL, check_in TEXT NOT NULL,
         check_out TEXT NOT NULL, live INTEGER NOT NULL, PRIMARY KEY (tenant, booking_id))""",
     "CREATE INDEX IF NOT EXISTS ai_stay_guest ON ai_stay (tenant, guest)",
     """CREATE TABLE IF NOT EXISTS ai_trouble (

@@ -1,4 +1,4 @@
-"""What audit-service does about facts: all 82 go into the chain, as they come."""
+"""What audit-service does about facts: all go into the chain, as they come."""
 
 from __future__ import annotations
 

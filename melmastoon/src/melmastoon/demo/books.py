@@ -20,6 +20,9 @@ with suppress(ImportError):  # where there is no PostgreSQL, nobody needs it
 
 Row = tuple[Any, ...]
 
+DEAD_LETTERS = ".dlq"
+"""How the topics of events end that were set aside."""
+
 
 class Reader(Protocol):
     """SQL on the store of one service. The statements are plain enough for every database."""
@@ -129,6 +132,8 @@ class Books:
     def _said(self, service: str) -> Iterator[Fact]:
         sql = "SELECT line, topic, tenant, key, sequence, event_id, body FROM witness_said ORDER BY line"
         for line, topic, tenant, key, sequence, event_id, body in self.rows(service, sql):
+            if topic.endswith(DEAD_LETTERS):
+                continue  # what somebody else said, or nobody
             envelope = json.loads(bytes(body))
             version = envelope["eventVersion"]
             yield Fact(

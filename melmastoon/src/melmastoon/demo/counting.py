@@ -11,16 +11,20 @@ from melmastoon.demo.checks import audit, money, outcomes
 from melmastoon.demo.checks.conservation import conservation
 from melmastoon.demo.checks.keys import lingering
 from melmastoon.demo.checks.rooms import oversold
+from melmastoon.demo.checks.trust import trust
 from melmastoon.demo.figures import Figures
+from melmastoon.demo.secrets import keys_file
 from posthouse import Service
 
 
 def figures(
-    reader: Reader, vendors: Path, services: Sequence[Service], *, kills: int, days: float, seconds: float
+    reader: Reader, folder: Path, services: Sequence[Service], *, kills: int, days: float, seconds: float
 ) -> Figures:
-    """Read all books, and compare them."""
+    """Read all books, and compare them; those of the vendors and the keys of guests are in the folder of the play."""
+    vendors = folder / "vendors.db"
     books = Books(reader, [service.name for service in services])
-    kept = conservation(books, services)
+    trusted = trust(books, keys_file(folder))
+    kept = conservation(books, services, frozenset(trusted.forged))
     accounts = money.accounts(books, vendors)
     sagas = outcomes.sagas(books)
     subjects = frozenset(
@@ -52,7 +56,11 @@ def figures(
         duplicated=kept.duplicated,
         out_of_order=kept.out_of_order,
         held=kept.held,
-        findings=[*kept.findings, *unaudited[:5], *nights[:5], *keys[:5], *unbalanced[:5]],
+        erased=trusted.erased,
+        noise=trusted.noise,
+        readable=trusted.readable,
+        forged=len(trusted.forged),
+        findings=[*kept.findings, *trusted.findings, *unaudited[:5], *nights[:5], *keys[:5], *unbalanced[:5]],
         facts=len(books.facts),
         applied=len(books.applied),
         kills=kills,

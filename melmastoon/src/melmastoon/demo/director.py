@@ -10,6 +10,7 @@ from typing import get_args
 from melmastoon.demo.acts.booking import BOOKING
 from melmastoon.demo.acts.desk import DESK
 from melmastoon.demo.acts.houses import morning, night, opening
+from melmastoon.demo.acts.trust import late
 from melmastoon.demo.cast import Booking
 from melmastoon.demo.script import DAY, Act, Do, Scene, script
 from melmastoon.demo.stage import Stage
@@ -18,7 +19,7 @@ from posthouse import Reject, RetryNow
 from posthouse.errors import DeskError
 
 ACTS = {**BOOKING, **DESK}
-ROUNDS = {"morning": morning, "night": night}
+ROUNDS = {"morning": morning, "night": night, "late": late}
 assert {*ACTS, *ROUNDS} == set(get_args(Do)), "every act has somebody who plays it"
 
 Show = Callable[[Scene, Stage], None]

@@ -26,7 +26,8 @@ class Money(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """How it ended. From `money_balanced` to `held` every figure is an invariant: it must be true, or 0."""
+    """How it ended. From `money_balanced` to `held`, and `readable`, every figure is an invariant: it must be
+    true, or 0."""
 
     bookings: Mapping[str, int]
     """By status; those that were cancelled by their reason as well, as in `cancelled: no_room`."""
@@ -57,6 +58,14 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     out_of_order: int
     held: int
     """Events that no handler could apply."""
+    erased: int
+    """Guests who asked to be forgotten."""
+    noise: int
+    """Values about them that were said encrypted, and that nobody can read any more."""
+    readable: int
+    """Places that still tell who they were."""
+    forged: int
+    """How often a forged fact was quarantined: once by each consumer that it was for."""
     findings: Sequence[str]
     """What is wrong, in words; the first few of each kind."""
     facts: int
@@ -69,4 +78,4 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     def adds_up(self) -> bool:
         """Whether every invariant holds."""
         wrong = (self.nights_oversold, self.keys_lingering, self.sagas_unfinished, self.lost, self.duplicated)
-        return self.money_balanced and not any((*wrong, self.out_of_order, self.held))
+        return self.money_balanced and not any((*wrong, self.out_of_order, self.held, self.readable))

@@ -12,6 +12,7 @@ import msgspec
 from melmastoon.demo.cast import cast
 from melmastoon.demo.clock import SharedClock
 from melmastoon.demo.script import DAY
+from melmastoon.demo.secrets import secrets_in
 from melmastoon.demo.signatures import signing_of
 from melmastoon.demo.weather import Planned
 from melmastoon.demo.witness import watch
@@ -80,7 +81,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
     def settle_in(self, services: Sequence[Service], clock: Clock) -> None:
         """Let services run here, each watched by the witness. Commits survive a SIGKILL, which is all that happens here;
-        a power cut might take the last ones, at a tenth of the price. Each signs what it says, and hears nothing unsigned."""
+        a power cut might take the last ones, at a tenth of the price. Each signs what it says, and hears nothing unsigned;
+        what is personal in it is encrypted."""
         log = None
         if not self.store:
             patience = {"lease": LEASE} if self.simulated else {}
@@ -88,13 +90,14 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
                 self.log_file, clock=SystemClock(), partitions=PARTITIONS, synchronous="NORMAL", **patience
             )
         for service in services:
-            signing = signing_of(Path(self.folder), service)
+            folder = Path(self.folder)
+            signing, secrets = signing_of(folder, service), secrets_in(folder, service)
             if log is None:
                 store = self.store.format(service=service.name)
-                rehost(service, store=store, broker=self.broker, clock=clock, signing=signing)
+                rehost(service, store=store, broker=self.broker, clock=clock, signing=signing, secrets=secrets)
             else:
                 file = SqliteStore(self.store_file(service.name), clock=clock, synchronous="NORMAL")
-                rehost(service, store=file, broker=log, clock=clock, signing=signing)
+                rehost(service, store=file, broker=log, clock=clock, signing=signing, secrets=secrets)
             watch(service)
 
 

@@ -16,6 +16,7 @@ from typing import cast
 
 from melmastoon.demo.clock import SharedClock
 from melmastoon.demo.heirs import free_store, hidden_for
+from melmastoon.demo.secrets import secrets_in
 from melmastoon.demo.signatures import make_keys, signing_of
 from melmastoon.demo.stillness import Watcher
 from melmastoon.demo.witness import watch
@@ -156,8 +157,14 @@ class Inside:
         chaos = ChaosBroker(MemoryBroker(clock=self._clock, log=self._log), BAD_DAY, self._dice.randrange(1_000_000))
         store = SqliteStore(self._store(service.name), clock=self._clock, synchronous="NORMAL")
         broker = cast("Broker", chaos)  # its sheet is read only, as everybody reads it
-        signing = signing_of(self._folder, service)
-        return rehost(service, store=store, broker=broker, clock=self._clock, signing=signing)
+        return rehost(
+            service,
+            store=store,
+            broker=broker,
+            clock=self._clock,
+            signing=signing_of(self._folder, service),
+            secrets=secrets_in(self._folder, service),
+        )
 
     def _store(self, name: str) -> Path:
         return self._folder / f"{name}.db"

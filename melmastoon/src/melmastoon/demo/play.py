@@ -58,9 +58,7 @@ async def played(
             for service in SERVICES:
                 await service.aclose()
     days = (clock.now() - MONDAY) / DAY
-    return figures(
-        Files(folder), ground.vendors_file, SERVICES, kills=world.kills, days=days, seconds=time.monotonic() - began
-    )
+    return figures(Files(folder), folder, SERVICES, kills=world.kills, days=days, seconds=time.monotonic() - began)
 
 
 @contextmanager

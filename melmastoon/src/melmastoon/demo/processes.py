@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from melmastoon.demo.ground import Ground
+from melmastoon.demo.secrets import forget_process
 from melmastoon.demo.worker import work
 from posthouse import PosthouseError
 
@@ -62,6 +63,8 @@ class Fleet:
         running.process.kill()
         running.process.join()
         running.lifeline.close()
+        if running.process.pid is not None:
+            forget_process(Path(self._ground.folder), running.process.pid)
         self.kills += 1
 
     def check(self) -> None:

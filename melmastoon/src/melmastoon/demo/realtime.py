@@ -160,7 +160,11 @@ class RealTime:
                 for topic in topics:
                     committed = counts[topic.split(".")[1]].committed.get(topic, 0)
                     known = own.applied.get((consumer, topic), 0) + own.skipped.get((consumer, topic), 0)
-                    held = sum(n for (group, place, _), n in own.held.items() if (group, place) == (consumer, topic))
+                    held = sum(
+                        n
+                        for (group, place, state), n in own.held.items()
+                        if (group, place) == (consumer, topic) and state != "quarantined"  # which was never committed
+                    )
                     if committed != known + held:
                         missing[consumer, topic] = committed - known - held
         return missing

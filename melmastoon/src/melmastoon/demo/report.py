@@ -30,6 +30,10 @@ def print_figures(figures: Figures) -> None:
         f"\n{counted(figures.alerts, 'alert')} to people on call, {counted(figures.begun_again, 'saga')} begun again after "
         f"being called off, {counted(figures.stays_extended, 'stay')} made longer by guests who were in."
     )
+    say(
+        f"\n{counted(figures.erased, 'guest')} erased: {counted(figures.noise, 'value')} about them nobody can read any more. "
+        f"A forged payment was quarantined by {counted(figures.forged, 'consumer')}."
+    )
     say("\nMoney in cents: charged - credited = captured - refunded + cash + open")
     names = ["charged", "credited", "captured", "refunded", "cash", "open"]
     rows: list[list[Cell]] = [
@@ -71,6 +75,7 @@ def _print_verdicts(figures: Figures) -> None:
         ("facts applied twice", figures.duplicated),
         ("keys applied out of order", figures.out_of_order),
         ("facts held", figures.held),
+        ("places that tell who was erased", figures.readable),
     ]
     print_table(["", "found", ""], [[name, count, _verdict(count == 0)] for name, count in checks])
     for finding in figures.findings:

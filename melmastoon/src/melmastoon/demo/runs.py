@@ -44,7 +44,7 @@ async def played_inside(folder: Path, *, bookings: int, seed: int, killing: floa
             await world.stop()
     days = (calendar.now() - MONDAY) / DAY
     seconds = time.monotonic() - began
-    return figures(Files(folder), ground.vendors_file, SERVICES, kills=world.kills, days=days, seconds=seconds)
+    return figures(Files(folder), folder, SERVICES, kills=world.kills, days=days, seconds=seconds)
 
 
 def run(seed: int, bookings: int) -> tuple[int, Figures]:

@@ -40,8 +40,9 @@ Do = Literal[
     "settle_balance",
     "morning",
     "night",
+    "late",
 ]
-"""What is done; `morning` and `night` are for the houses."""
+"""What is done; `morning`, `night` and `late` are for the houses."""
 
 SCARCE: frozenset[Do] = frozenset(
     ("hold", "hold_during_stop_sell", "cancel", "longer", "shorter", "no_show", "check_out", "call_off", "stay_on")
@@ -80,6 +81,7 @@ HOURS: dict[Do, float] = {
     "stay_on": 19.5,
     "suspend_key": 20.0,
     "night": 23.0,
+    "late": 23.5,
 }
 """The hour of the day at which each is done."""
 
@@ -109,6 +111,7 @@ def script(cast: Sequence[Booking]) -> list[Scene]:
     for day in range(last):
         by_hour[day, HOURS["morning"]] = [Act("morning")]
         by_hour[day, HOURS["night"]] = [Act("night")]
+        by_hour[day, HOURS["late"]] = [Act("late")]
     for booking in cast:
         for day, do in _life(booking):
             by_hour.setdefault((day, HOURS[do]), []).append(Act(do, booking))

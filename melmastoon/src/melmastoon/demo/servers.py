@@ -51,5 +51,5 @@ async def played_on_servers(
                 await service.aclose()
     days, seconds = (calendar.now() - LONG_AGO) / DAY, time.monotonic() - began
     return await asyncio.to_thread(
-        figures, Databases(store), ground.vendors_file, SERVICES, kills=world.kills, days=days, seconds=seconds
+        figures, Databases(store), folder, SERVICES, kills=world.kills, days=days, seconds=seconds
     )

@@ -59,6 +59,10 @@ class Stage(msgspec.Struct, kw_only=True):
     first_day: date
     midnight: float
     cast: Sequence[Booking]
+    erased: dict[str, str] = {}
+    """Guests who were erased, by tenant."""
+    forged: str = ""
+    """The id of a fact that somebody forged."""
 
     @property
     def today(self) -> date:

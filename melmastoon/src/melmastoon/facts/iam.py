@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from melmastoon.facts.house import service
-from posthouse import Payload, Personal
+from posthouse import Payload, Personal, subject_erased
 
 iam = service("iam", owner="identity")
 
+SubjectErased = subject_erased(iam)
+"""A guest, or somebody with an account, is erased: whoever keeps something plain deletes it."""
 
-@iam.event("user.created.v1", key="user_id", retention="cold")
+
+@iam.event("user.created.v1", key="user_id", retention="cold", about="user_id")
 class UserCreated(Payload):
     """Somebody has an account."""
 

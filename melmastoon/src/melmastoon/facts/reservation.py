@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from melmastoon.facts.house import Guest, Rail, service
-from posthouse import Payload
+from posthouse import Payload, Personal
 
 reservation = service("reservation", owner="reservations")
 
@@ -64,7 +64,7 @@ class BookingCancelled(Payload):
     currency: str
 
 
-@reservation.event("booking.modified.v1", key="booking_id", retention="warm")
+@reservation.event("booking.modified.v1", key="booking_id", retention="warm", about="guest.guest_id")
 class BookingModified(Payload):
     """Something other than the dates changed; or a change of dates was undone and the original ones were kept; or a check-in
     rests with a part undone, which `note` names."""
@@ -72,7 +72,7 @@ class BookingModified(Payload):
     booking_id: str
     guest: Guest
     change: Literal["guest", "special_requests", "dates_kept", "check_in_partial"]
-    note: str = ""
+    note: Annotated[str, Personal("requests")] = ""
 
 
 @reservation.event("booking.dates_changed.v1", key="booking_id", retention="warm")

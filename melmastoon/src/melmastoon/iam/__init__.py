@@ -1,6 +1,6 @@
 """iam-service at work: accounts, sessions, desktops, second factors."""
 
 from melmastoon.facts.iam import iam
-from melmastoon.iam import commands, tables
+from melmastoon.iam import commands, erasure, tables
 
-__all__ = ["commands", "iam", "tables"]
+__all__ = ["commands", "erasure", "iam", "tables"]

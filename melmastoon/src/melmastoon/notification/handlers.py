@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from melmastoon.facts.house import Guest
+from melmastoon.facts.iam import SubjectErased
 from melmastoon.facts.inventory import AllocationReallocated
 from melmastoon.facts.notification import MessageBounced, MessageDelivered, MessageDispatched, notification
 from melmastoon.facts.payment import IntentFailed
@@ -24,7 +25,8 @@ from melmastoon.pace import seconds
 from melmastoon.tables import run, typed
 from melmastoon.vendors.messaging import Fate, Letter, carrier
 from melmastoon.vendors.weather import VendorTrouble
-from posthouse import Event, Policy, RetryLater, Tx
+from posthouse import ErasureReceipt, Event, Policy, RetryLater, Tx
+from posthouse.trust.secrets import ERASED
 
 T = TypeVar("T")
 
@@ -33,11 +35,12 @@ TRIES = 3
 
 AS_THEY_COME = Policy(order="none", first_delay=seconds(2), last_delay=seconds(60), deadline=60.0)
 
-KEEP_CONTACT = """INSERT INTO notification_contact (tenant, booking_id, name, email, phone, locale, known_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, booking_id) DO UPDATE SET name = excluded.name,
-    email = excluded.email, phone = excluded.phone, locale = excluded.locale, known_at = excluded.known_at
+KEEP_CONTACT = """INSERT INTO notification_contact (tenant, booking_id, guest_id, name, email, phone, locale,
+    known_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, booking_id) DO UPDATE SET guest_id = excluded.guest_id,
+    name = excluded.name, email = excluded.email, phone = excluded.phone, locale = excluded.locale, known_at = excluded.known_at
     WHERE notification_contact.known_at < excluded.known_at"""
-CONTACT = "SELECT name, email, phone, locale FROM notification_contact WHERE tenant = ? AND booking_id = ?"
+CONTACT = "SELECT guest_id, name, email, phone, locale FROM notification_contact WHERE tenant = ? AND booking_id = ?"
+FORGET = "UPDATE notification_contact SET name = ?, email = ?, phone = ? WHERE tenant = ? AND guest_id = ?"
 NEW_MESSAGE = """INSERT INTO notification_message (tenant, message_id, booking_id, kind, channel, locale, state)
     VALUES (?, ?, ?, ?, ?, ?, 'dispatched') ON CONFLICT DO NOTHING"""
 SETTLE = "UPDATE notification_message SET state = ? WHERE tenant = ? AND message_id = ? AND state = 'dispatched'"
@@ -47,8 +50,14 @@ SETTLE = "UPDATE notification_message SET state = ? WHERE tenant = ? AND message
 async def keep_contact(event: Event[BookingHeld | BookingModified], tx: Tx) -> None:
     """Facts about rooms and money name the booking alone. The latest address stands, whichever comes first."""
     guest = event.data.guest
-    values = (event.data.booking_id, guest.name, guest.email, guest.phone, guest.locale, event.time)
+    values = (event.data.booking_id, guest.guest_id, guest.name, guest.email, guest.phone, guest.locale, event.time)
     await run(tx, KEEP_CONTACT, tx.tenant, *values)
+
+
+@notification.on(SubjectErased, consumer="erasure", policy=AS_THEY_COME)
+async def forget_guest(event: Event[ErasureReceipt], tx: Tx) -> None:
+    """Where to write to is not known any more; that there is a booking is."""
+    await run(tx, FORGET, ERASED, ERASED, ERASED, tx.tenant, event.data.subject)
 
 
 async def send(event: Event[Cause]) -> Sequence[Message]:
@@ -80,11 +89,11 @@ async def dispatch_alert(event: Event[IntentFailed], tx: Tx, sent: Sequence[Mess
 
 async def send_new_dates(event: Event[AllocationReallocated]) -> Sequence[Message]:
     async with notification.transaction(event.tenant) as tx:
-        known = typed(await run(tx, CONTACT, tx.tenant, event.data.booking_id), tuple[str, str, str, str])
+        known = typed(await run(tx, CONTACT, tx.tenant, event.data.booking_id), tuple[str, str, str, str, str])
     if not known:
         raise RetryLater(f"nobody said yet who booked {event.data.booking_id}")
-    name, email, phone, locale = known[0]
-    guest = Guest(name=name, email=email, phone=phone, locale=locale)
+    guest_id, name, email, phone, locale = known[0]
+    guest = Guest(guest_id=guest_id, name=name, email=email, phone=phone, locale=locale)
     return await _handed_over(event.tenant, about_new_dates(event.data, guest))
 
 

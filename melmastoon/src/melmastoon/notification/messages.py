@@ -20,7 +20,7 @@ from melmastoon.facts.reservation import (
     CheckOutStarted,
 )
 from melmastoon.notification.texts import language, text_of
-from posthouse import Event
+from posthouse import Event, is_withheld
 
 CHANNELS: dict[MessageKind, tuple[Channel, ...]] = {
     "confirmation": ("email", "sms", "whatsapp"),
@@ -95,7 +95,9 @@ def refund_alert(event: Event[IntentFailed]) -> list[Message]:
 
 def alert(on_call: OnCall, tenant: str, booking_id: str, detail: str, nth: str) -> list[Message]:
     """What whoever is on call is told. The carrier knows who that is, by an address for each duty of each tenant."""
-    duty = Guest(name=on_call, email=f"{on_call}@{tenant}.on-call", phone=f"{on_call}@{tenant}.on-call")
+    duty = Guest(
+        guest_id=on_call, name=on_call, email=f"{on_call}@{tenant}.on-call", phone=f"{on_call}@{tenant}.on-call"
+    )
     return _written("alert", booking_id, duty, detail, f"-{nth}")
 
 
@@ -116,6 +118,9 @@ def _written(kind: MessageKind, booking_id: str, guest: Guest, detail: str = "",
 
 
 def _reachable(channels: Sequence[Channel], guest: Guest) -> list[Channel]:
-    """Those of them by which the guest can be reached; without a telephone everything goes by mail."""
+    """Those of them by which the guest can be reached; without a telephone everything goes by mail. Whoever was erased is not
+    written to."""
+    if is_withheld(guest.email):
+        return []
     there = [channel for channel in channels if channel == "email" or guest.phone]
     return there or ["email"]

@@ -11,8 +11,9 @@ TABLES = (
         tenant TEXT NOT NULL, message_id TEXT NOT NULL, booking_id TEXT NOT NULL, kind TEXT NOT NULL,
         channel TEXT NOT NULL, locale TEXT NOT NULL, state TEXT NOT NULL, PRIMARY KEY (tenant, message_id))""",
     """CREATE TABLE IF NOT EXISTS notification_contact (
-        tenant TEXT NOT NULL, booking_id TEXT NOT NULL, name TEXT NOT NULL, email TEXT NOT NULL, phone TEXT NOT NULL,
-        locale TEXT NOT NULL, known_at TEXT NOT NULL, PRIMARY KEY (tenant, booking_id))""",
+        tenant TEXT NOT NULL, booking_id TEXT NOT NULL, guest_id TEXT NOT NULL, name TEXT NOT NULL, email TEXT NOT NULL,
+        phone TEXT NOT NULL, locale TEXT NOT NULL, known_at TEXT NOT NULL, PRIMARY KEY (tenant, booking_id))""",
+    "CREATE INDEX IF NOT EXISTS notification_contact_guest ON notification_contact (tenant, guest_id)",
 )
 
 

@@ -8,11 +8,11 @@ import msgspec
 
 from melmastoon.facts.house import Guest, Rail
 from melmastoon.reservation.status import Status, check
-from melmastoon.tables import run
+from melmastoon.tables import run, typed
 from posthouse import Reject, Tx
 
 COLUMNS = (
-    "booking_id, property_id, room_type, room_id, check_in, check_out, guest, special_requests, rail, amount_cents, "
+    "booking_id, property_id, room_type, room_id, check_in, check_out, guest_id, guest, special_requests, rail, amount_cents, "
     "refundable_cents, currency, cash_counted, status, status_before, change_id, missing, change_missing, reason, "
     "check_ins, check_outs"
 )
@@ -27,10 +27,12 @@ READ = f"SELECT {COLUMNS} FROM bookings WHERE tenant = ? AND booking_id = ?"
 TAKE = f"{READ} FOR UPDATE"
 # What may change, as long as nobody moved it meanwhile.
 SAVE = """
-UPDATE bookings SET room_id = ?, check_in = ?, check_out = ?, guest = ?, special_requests = ?, amount_cents = ?,
-    refundable_cents = ?, cash_counted = ?, status = ?, status_before = ?, change_id = ?, missing = ?, change_missing = ?,
+UPDATE bookings SET room_id = ?, check_in = ?, check_out = ?, guest_id = ?, guest = ?, special_requests = ?,
+    amount_cents = ?, refundable_cents = ?, cash_counted = ?, status = ?, status_before = ?, change_id = ?, missing = ?, change_missing = ?,
     reason = ?, check_ins = ?, check_outs = ?
 WHERE tenant = ? AND booking_id = ? AND status = ?"""
+# Those that a guest is in.
+OF_GUEST = "SELECT booking_id FROM bookings WHERE tenant = ? AND guest_id = ? ORDER BY booking_id"
 
 
 class Booking(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,11 +93,17 @@ async def take(tx: Tx, booking_id: str) -> Booking:
     return await _one(tx, TAKE, booking_id)
 
 
+async def of_guest(tx: Tx, guest_id: str) -> list[str]:
+    """The bookings that a guest is in."""
+    return [booking_id for (booking_id,) in typed(await run(tx, OF_GUEST, tx.tenant, guest_id), tuple[str])]
+
+
 async def _one(tx: Tx, sql: str, booking_id: str) -> Booking:
     found = await run(tx, sql, tx.tenant, booking_id)
     if not found:
         raise Reject(f"there is no booking {booking_id} of {tx.tenant}")
     row = dict(zip(COLUMNS.split(", "), found.one(), strict=True))
+    del row["guest_id"]  # which is in there
     row["guest"] = msgspec.json.decode(str(row["guest"]))
     row["cash_counted"] = bool(row["cash_counted"])
     row["status_before"] = row["status_before"] or None
@@ -124,8 +132,8 @@ def _window(booking: Booking) -> tuple[str, str, str]:
     return booking.room_id, booking.check_in.isoformat(), booking.check_out.isoformat()
 
 
-def _guest(booking: Booking) -> tuple[str, str]:
-    return msgspec.json.encode(booking.guest).decode(), booking.special_requests
+def _guest(booking: Booking) -> tuple[str, str, str]:
+    return booking.guest.guest_id, msgspec.json.encode(booking.guest).decode(), booking.special_requests
 
 
 def _standing(booking: Booking) -> tuple[int | str, ...]:

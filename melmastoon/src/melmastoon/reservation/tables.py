@@ -15,6 +15,7 @@ CREATE TABLE IF NOT EXISTS bookings (
     room_id TEXT NOT NULL,
     check_in TEXT NOT NULL,
     check_out TEXT NOT NULL,
+    guest_id TEXT NOT NULL,
     guest TEXT NOT NULL,
     special_requests TEXT NOT NULL,
     rail TEXT NOT NULL,
@@ -32,6 +33,7 @@ CREATE TABLE IF NOT EXISTS bookings (
     check_outs INTEGER NOT NULL,
     PRIMARY KEY (tenant, booking_id)
 )"""
+OF_GUEST = "CREATE INDEX IF NOT EXISTS bookings_guest ON bookings (tenant, guest_id)"
 
 REQUESTS = """
 CREATE TABLE IF NOT EXISTS booking_requests (
@@ -62,5 +64,5 @@ CREATE TABLE IF NOT EXISTS booking_board (
 @reservation.setup
 async def create(tx: Tx) -> None:
     """Make what is not there yet."""
-    for table in (BOOKINGS, REQUESTS, BOARD):
+    for table in (BOOKINGS, OF_GUEST, REQUESTS, BOARD):
         await run(tx, table)

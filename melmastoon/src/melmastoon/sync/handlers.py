@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from melmastoon.facts.billing import ChargePosted, FolioClosed, FolioOpened, RefundPosted
+from melmastoon.facts.house import Guest
 from melmastoon.facts.housekeeping import RoomStatusChanged
-from melmastoon.facts.iam import DeviceBound, DeviceUnbound
+from melmastoon.facts.iam import DeviceBound, DeviceUnbound, SubjectErased
 from melmastoon.facts.reservation import (
     BookingCancelled,
     BookingConfirmed,
@@ -21,12 +22,15 @@ from melmastoon.facts.reservation import (
 )
 from melmastoon.facts.sync import sync
 from melmastoon.tables import run, typed
-from posthouse import Event, Tx
+from posthouse import ErasureReceipt, Event, Tx
+from posthouse.trust.secrets import ERASED
 
 FIRST_SIGHT = "INSERT INTO sync_head (tenant, position) VALUES (?, 0) ON CONFLICT DO NOTHING"
 NEXT = "UPDATE sync_head SET position = position + 1 WHERE tenant = ? RETURNING position"
-LOG = """INSERT INTO sync_delta (tenant, position, thing, thing_id, booking_id, property_id, fact, body)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+LOG = """INSERT INTO sync_delta (tenant, position, thing, thing_id, booking_id, property_id, guest_id, fact, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+ABOUT_GUEST = "SELECT position, body FROM sync_delta WHERE tenant = ? AND guest_id = ?"
+REWRITE = "UPDATE sync_delta SET body = ? WHERE tenant = ? AND position = ?"
 PLACE = "INSERT INTO sync_booking (tenant, booking_id, property_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 BIND = """INSERT INTO sync_device (tenant, device_id, property_id, reached, bound) VALUES (?, ?, ?, 0, 1)
     ON CONFLICT DO NOTHING"""
@@ -86,6 +90,23 @@ async def unbind(event: Event[DeviceUnbound], tx: Tx) -> None:
     await run(tx, UNBIND, tx.tenant, event.data.device_id)
 
 
+@sync.on(SubjectErased)
+async def forget_guest(event: Event[ErasureReceipt], tx: Tx) -> None:
+    """The log forgets who it was, and every desktop of the tenant is told to do so too."""
+    about = typed(await run(tx, ABOUT_GUEST, tx.tenant, event.data.subject), tuple[int, str])
+    for position, body in about:
+        await run(tx, REWRITE, _without_guest(body), tx.tenant, position)
+    await _log(tx, event, "guest", event.data.subject)
+
+
+def _without_guest(body: str) -> str:
+    said = msgspec.json.decode(body)
+    said["guest"] = msgspec.convert(said["guest"], Guest).erased()
+    if said.get("note"):
+        said["note"] = ERASED
+    return msgspec.json.encode(said).decode()
+
+
 async def _log(
     tx: Tx, event: Event[object], thing: str, thing_id: str, *, booking_id: str = "", property_id: str = ""
 ) -> None:
@@ -93,4 +114,6 @@ async def _log(
     await run(tx, FIRST_SIGHT, tx.tenant)
     [(position,)] = typed(await run(tx, NEXT, tx.tenant), tuple[int])
     body = msgspec.json.encode(event.data).decode()
-    await run(tx, LOG, tx.tenant, position, thing, thing_id, booking_id, property_id, event.type, body)
+    guest: Guest | None = getattr(event.data, "guest", None)
+    guest_id = "" if guest is None else guest.guest_id
+    await run(tx, LOG, tx.tenant, position, thing, thing_id, booking_id, property_id, guest_id, event.type, body)

@@ -10,9 +10,10 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS sync_head (tenant TEXT NOT NULL PRIMARY KEY, position BIGINT NOT NULL)",
     """CREATE TABLE IF NOT EXISTS sync_delta (
         tenant TEXT NOT NULL, position BIGINT NOT NULL, thing TEXT NOT NULL, thing_id TEXT NOT NULL,
-        booking_id TEXT NOT NULL, property_id TEXT NOT NULL, fact TEXT NOT NULL, body TEXT NOT NULL,
+        booking_id TEXT NOT NULL, property_id TEXT NOT NULL, guest_id TEXT NOT NULL, fact TEXT NOT NULL, body TEXT NOT NULL,
         PRIMARY KEY (tenant, position))""",
     "CREATE INDEX IF NOT EXISTS sync_delta_thing ON sync_delta (tenant, thing, thing_id, position)",
+    "CREATE INDEX IF NOT EXISTS sync_delta_guest ON sync_delta (tenant, guest_id) WHERE guest_id <> ''",
     """CREATE TABLE IF NOT EXISTS sync_booking (
         tenant TEXT NOT NULL, booking_id TEXT NOT NULL, property_id TEXT NOT NULL, PRIMARY KEY (tenant, booking_id))""",
     """CREATE TABLE IF NOT EXISTS sync_device (

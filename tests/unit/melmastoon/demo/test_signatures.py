@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from melmastoon.demo.secrets import secrets_in
 from melmastoon.demo.signatures import make_keys, signing_of
 from melmastoon.facts.property import RoomAdded
 from melmastoon.housekeeping import housekeeping
@@ -28,7 +29,14 @@ async def at_work(folder: Path, *services: Service) -> AsyncIterator[None]:
         for service in services:
             signing, broker = signing_of(folder, service), f"embedded:///{folder / 'log.db'}"
             store = f"sqlite:///{folder / f'{service.name}.db'}"
-            before = rehost(service, store=store, broker=broker, clock=SystemClock(), signing=signing)
+            before = rehost(
+                service,
+                store=store,
+                broker=broker,
+                clock=SystemClock(),
+                signing=signing,
+                secrets=secrets_in(folder, service),
+            )
             stack.callback(service.hosted_by, before)
             stack.push_async_callback(service.aclose)
             await stack.enter_async_context(app_of(service).running())

@@ -29,7 +29,7 @@ from posthouse.testing import Harness
 
 ARRIVAL, DEPARTURE = date(2027, 3, 10), date(2027, 3, 13)
 LATER, LATER_STILL = date(2027, 3, 20), date(2027, 3, 24)
-GUEST = Guest(name="Amina", email="amina@example.org", phone="+93700000001", locale="ps")
+GUEST = Guest(guest_id="g1", name="Amina", email="amina@example.org", phone="+93700000001", locale="ps")
 
 PARTS = {
     "folio": FolioOpened(folio_id="fol-b1", booking_id="b1", currency=CURRENCY),

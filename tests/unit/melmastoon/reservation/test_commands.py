@@ -30,7 +30,7 @@ from tests.unit.melmastoon.reservation.house import (
     wanted,
 )
 
-OTHER = Guest(name="Omar", email="omar@example.org", phone="+93700000002", locale="fa")
+OTHER = Guest(guest_id="g2", name="Omar", email="omar@example.org", phone="+93700000002", locale="fa")
 
 
 async def test_a_booking_that_is_held_twice_is_held_once() -> None:

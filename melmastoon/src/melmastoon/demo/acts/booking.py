@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date, timedelta
 
+import msgspec
+
 from melmastoon.demo.cast import Booking
 from melmastoon.demo.script import Do
 from melmastoon.demo.stage import Played, Stage
@@ -22,6 +24,7 @@ LOCALES = ("en", "fa", "ps")
 def guest_of(booking: Booking) -> Guest:
     name = booking.guest
     return Guest(
+        guest_id=f"guest-{name[-4:]}",
         name=name,
         email=f"{name.replace(' ', '.').lower()}@example.com",
         phone=f"+937000{name[-4:]}",
@@ -89,7 +92,7 @@ async def change_guest(stage: Stage, booking: Booking) -> bool:
     if not (await stage.standing(booking)).status.startswith("confirmed"):
         return False
     guest = guest_of(booking)
-    other = Guest(name=f"{guest.name} jan", email=guest.email, phone=guest.phone, locale=guest.locale)
+    other = msgspec.structs.replace(guest, name=f"{guest.name} jan")
     async with reservation.transaction(booking.house.tenant) as tx:
         await commands.change_guest(tx, booking.id, request_id=f"req-{booking.id}-guest", guest=other)
         return await commands.note_requests(tx, booking.id, request_id=f"req-{booking.id}-words", words="a quiet room")

@@ -7,7 +7,7 @@ counted as held. A consumer is meant to have every fact whose type it handles.""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -23,11 +23,11 @@ class Conservation(msgspec.Struct, frozen=True, kw_only=True):
     findings: Sequence[str]
 
 
-def conservation(books: Books, services: Sequence[Service]) -> Conservation:
-    """Compare what was said with what was applied."""
+def conservation(books: Books, services: Sequence[Service], forged: Collection[tuple[str, str]] = ()) -> Conservation:
+    """Compare what was said with what was applied. `forged`, by consumer and id, is held because nobody said it."""
     handles = handled(services)
     times = Counter((row.consumer, row.id) for row in books.applied)
-    held = _held(books)
+    held = {pair: why for pair, why in _held(books).items() if pair not in forged}
     wanted = {(consumer, fact.id): fact for fact in books.facts for consumer in handles.get(fact.type, ())}
     lost = [pair for pair in wanted if pair not in times and pair not in held]
     twice = [pair for pair, count in times.items() if count > 1]
