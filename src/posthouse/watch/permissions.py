@@ -15,6 +15,13 @@ NAME = "account"
 EXPORT = "`posthouse export rights TARGET --for BROKER` writes what it needs, and no more: apply it whole"
 NOBODY = "not compared: nobody here may tell what this account may do"
 ANY = "any other topic"
+WITHOUT_ACCOUNTS = ("memory", "embedded")
+ELSEWHERE = {
+    "pubsub": f"`gcloud pubsub topics get-iam-policy` says who may publish to a topic; {EXPORT}",
+    "sqs": f"`aws iam simulate-principal-policy` says what a role may do, to whoever may ask; {EXPORT}",
+    "postgres": "privileges of the database are not by topic: whoever may write to its schema may publish to all of them",
+}
+"""Where nobody here can ask: who can."""
 
 
 async def permission_checks(app: App) -> list[Check]:
@@ -22,7 +29,7 @@ async def permission_checks(app: App) -> list[Check]:
     if app.opened.rights is None:
         return []
     if not isinstance(app.broker, Permitting):
-        return [Check(name=NAME, found=NOBODY)]
+        return [_unasked(app.broker.sheet.name)]
     needed, beyond = _wishes(app)
     try:
         answers = await app.broker.permitted([*needed, *beyond])
@@ -30,6 +37,15 @@ async def permission_checks(app: App) -> list[Check]:
         return [Check(name=NAME, found=f"not compared: {error}", judgement="warn", fix=EXPORT)]
     told = dict(zip([*needed, *beyond], answers, strict=True))
     return compared(needed, beyond, told)
+
+
+def _unasked(broker: str) -> Check:
+    """Not called right: nobody has looked."""
+    if broker in WITHOUT_ACCOUNTS:
+        return Check(name=NAME, found=f"{broker} has no accounts: whoever runs here may do everything")
+    return Check(
+        name=NAME, found=f"{NOBODY}: {broker} is not asked", judgement="warn", fix=ELSEWHERE.get(broker, EXPORT)
+    )
 
 
 def compared(needed: Iterable[Wish], beyond: Iterable[Wish], told: dict[Wish, bool | None]) -> list[Check]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from posthouse import App, Event, Payload, Rights, Service
 from posthouse.brokers.memory import MemoryBroker
 from posthouse.clock import SystemClock
@@ -31,13 +33,31 @@ async def test_without_rights_nothing_is_compared(tmp_path: Path) -> None:
     assert await permission_checks(app(tmp_path, None)) == []
 
 
-async def test_doctor_says_so_where_nobody_can_tell(tmp_path: Path) -> None:
+async def test_doctor_says_so_where_there_are_no_accounts(tmp_path: Path) -> None:
     examined = app(tmp_path, Rights())
     try:
         found = [check for part in await examine(examined) for check in part.checks if check.name == "account"]
     finally:
         await examined.aclose()
-    assert [(check.judgement, check.found) for check in found] == [("ok", NOBODY)]
+    assert [check.found for check in found] == ["memory has no accounts: whoever runs here may do everything"]
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "who"),
+    [
+        ("pubsub://nowhere", "pubsub", "get-iam-policy"),
+        ("sqs://eu-central-1", "sqs", "simulate-principal-policy"),
+        ("postgresql://127.0.0.1:1/x", "postgres", "may write to its schema"),
+    ],
+)
+async def test_a_broker_that_cannot_be_asked_is_named_and_never_called_right(
+    tmp_path: Path, url: str, name: str, who: str
+) -> None:
+    made = App(Service("shop"), store=f"sqlite:///{tmp_path}/a.db", broker=url, rights=Rights())
+    [check] = await permission_checks(made)
+    assert (check.judgement, check.name) == ("warn", "account")
+    assert check.found == f"{NOBODY}: {name} is not asked"
+    assert who in check.fix
 
 
 def test_what_is_lacking_and_what_is_too_much_are_told_apart() -> None:

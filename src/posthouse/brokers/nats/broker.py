@@ -20,12 +20,13 @@ from posthouse.brokers.nats.client import CODE_MISSING, Client, Refused
 from posthouse.brokers.nats.ledger import Assignment, Ledger, Versioned
 from posthouse.brokers.nats.log import NatsLog
 from posthouse.brokers.nats.messages import moment, stream_of, subjects_of
+from posthouse.brokers.nats.permitted import permitted
 from posthouse.brokers.nats.publishing import Call
 from posthouse.brokers.nats.topics import Config, Settings, Topic, Topics
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
-from posthouse.survey import Resource, wanted, with_missing
+from posthouse.survey import Resource, Wish, wanted, with_missing
 
 LEASE = 6.0
 """Seconds after which the partitions of a member that fell silent go to others; it renews every third of that."""
@@ -154,6 +155,9 @@ class NatsBroker:
         durable = all(is_durable(config, self._sync) for config in (known or [self._made]))
         self.sheet = msgspec.structs.replace(self.sheet, notes=notes, durable_ack=durable)
         return checks
+
+    async def permitted(self, wishes: Sequence[Wish]) -> Sequence[bool | None]:
+        return await permitted(self._client, wishes)
 
     async def survey(self, topology: Topology) -> Sequence[Resource]:
         """Streams that somebody else made are left out, also where they hold our subjects. Those that the topology names are

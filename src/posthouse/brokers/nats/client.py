@@ -67,6 +67,40 @@ NOBODY = Refusal(code=503, description="nobody listens on this subject")
 _answer = msgspec.json.Decoder(Answer)
 
 
+WHO = "$SYS.REQ.USER.INFO"
+
+
+class Subjects(msgspec.Struct):
+    """Allowed, all where none is named; and denied of those."""
+
+    allow: list[str] = []
+    deny: list[str] = []
+
+
+class Permissions(msgspec.Struct):
+    publish: Subjects = msgspec.field(default_factory=Subjects)
+    subscribe: Subjects = msgspec.field(default_factory=Subjects)
+
+
+class UserInfo(msgspec.Struct):
+    """Who we are. No permissions: whoever has none in the configuration may do everything. `told`: unless another server of the cluster
+    answered, which before 2.12 knows nobody's."""
+
+    user: str = ""
+    account: str = ""
+    permissions: Permissions | None = None
+    told: bool = False
+
+
+class _Server(msgspec.Struct):
+    id: str = ""
+
+
+class _Said(msgspec.Struct):
+    server: _Server
+    data: UserInfo
+
+
 class Waiting:
     """For `count` messages, or, with `count` 0, for all until one with a status."""
 
@@ -99,6 +133,11 @@ class Guarded(Connection):
             info["tls_required"] = True
         await super()._process_info(info, initial_connection)
 
+    @property
+    def server_id(self) -> str:
+        """Of the server that we are connected to."""
+        return str(self._server_info.get("server_id", ""))
+
 
 class Client:
     """Connects at the first use, reconnects by itself, and fails at once while the server is away."""
@@ -117,7 +156,7 @@ class Client:
         self._connecting: asyncio.Timeout | None = None
         self.timeout = timeout
         self._driver = driver
-        self._connection: Connection | None = None
+        self._connection: Guarded | None = None
         self._opening = asyncio.Lock()
         self._closed = False
         self._inbox = ""
@@ -126,7 +165,7 @@ class Client:
         self.reconnected: set[Callable[[], None]] = set()
         """Called whenever a connection was lost and found again."""
 
-    async def connection(self) -> Connection:
+    async def connection(self) -> Guarded:
         """The connected connection."""
         if self._connection is None:
             async with self._opening:
@@ -138,6 +177,11 @@ class Client:
         if not connection.is_connected:
             raise BrokerUnavailable(f"NATS at {self._shown} is not connected: trying again")
         return connection
+
+    @property
+    def inbox_prefix(self) -> str:
+        """How the subjects begin on which we hear answers, once connected."""
+        return self._inbox.rpartition(".")[0]
 
     async def aclose(self) -> None:
         self._closed = True
@@ -218,6 +262,24 @@ class Client:
             await self._arrival(waiting, "storing")
         alive()
         return answered(waiting.found[0][1])
+
+    async def who(self) -> UserInfo:
+        """As whom we are connected, and what that user may. BrokerError where no server tells, or not this user."""
+        connection = await self.connection()
+        try:
+            async with self._answers(1) as (prefix, waiting):
+                await self.tell(WHO, b"", f"{prefix}.0")
+                await self._arrival(waiting, "asking what this user may do")
+        except BrokerUnavailable as error:
+            if "permissions violation" not in str(error).lower():
+                raise
+            raise BrokerError(f"NATS lets this user not ask what he may do: let him publish to {WHO}") from error
+        _, message = waiting.found[0]
+        if message.headers and STATUS in message.headers:
+            raise BrokerError("NATS tells what a user may do from 2.10 on, and no server here does")
+        said = msgspec.json.decode(message.data, type=_Said)
+        told = said.data.permissions is not None or said.server.id == connection.server_id
+        return msgspec.structs.replace(said.data, told=told)
 
     async def listen(self, listener: Listener, subject: str = "") -> tuple[str, Callable[[], Awaitable[None]]]:
         """Hear what is said on a subject, or on an inbox of its own; the second result ends it."""

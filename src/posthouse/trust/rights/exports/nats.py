@@ -12,6 +12,8 @@ from posthouse.trust.rights.account import Account, Files
 GENERATIONS = 50
 """A subject has no wildcard inside a word, so of read models so many generations are named."""
 GROUPS = "posthouse_groups"
+WHO = "$SYS.REQ.USER.INFO"
+"""Where a user asks what he himself may do: `doctor` does."""
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -45,6 +47,7 @@ def permissions(account: Account) -> tuple[list[str], list[str]]:
         said += [f"$JS.API.CONSUMER.CREATE.{stream}.*.{topic}", f"$JS.API.CONSUMER.CREATE.{stream}.*.{topic}.*"]
         said += [f"$JS.API.CONSUMER.MSG.NEXT.{stream}.*", f"$JS.API.CONSUMER.DELETE.{stream}.*"]
     said += [f"posthouse-groups.{word(group)}.>" for group in groups]
+    said.append(WHO)
     hints = [f"posthouse-groups-hint.{word(group)}" for group in groups]
     return [*said, *hints], [f"{inbox_of(account.name)}.>", *hints]
 
