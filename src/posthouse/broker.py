@@ -124,10 +124,12 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
-    """What must exist: topics, and the topics that each group reads."""
+    """What must exist: topics, and the topics that each group reads. `retention` says for how many seconds topics keep their
+    frames, read or not, of those where somebody decided it: a broker that cannot have it so leaves it to the checks."""
 
     topics: Sequence[str] = ()
     groups: Mapping[str, Sequence[str]] = {}
+    retention: Mapping[str, float] = {}
 
 
 Start = Literal["earliest", "latest"]

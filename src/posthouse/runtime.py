@@ -13,8 +13,9 @@ import msgspec
 
 from posthouse.broker import Broker
 from posthouse.clock import Clock, new_id
-from posthouse.errors import BrokerError, StoreError
+from posthouse.errors import ArchiveUnavailable, BrokerError, StoreError
 from posthouse.heartbeat import Heartbeat
+from posthouse.history.sweep import PURGE_BATCH, Sweep
 from posthouse.outage import Outages
 from posthouse.processes import Scheduler, Timers
 from posthouse.processes.projection import KEPT, Keeper
@@ -32,7 +33,6 @@ log = logging.getLogger("posthouse.runtime")
 Part = Literal["relay", "consumers", "timers"]
 PARTS: tuple[Part, ...] = ("relay", "consumers", "timers")
 
-PURGE_BATCH = 5_000
 SAGA_BATCH = 500
 LOOK = 1.0
 """Seconds between two looks at what each loop does."""
@@ -63,7 +63,8 @@ class Runtime:
     """Begins what runs again and again; None where nothing does. It runs with the timers."""
     consumers: Sequence[Consumer]
     retriers: Sequence[Retrier]
-    inbox_retention: float
+    sweep: Sweep
+    """Lets go of rows of the inbox, and of held ones that were given up."""
     seam: Seam
     worker: Worker
     """This process among those that run its services."""
@@ -86,6 +87,8 @@ class Runtime:
     """Which sagas are run here, and not left to another release; None where there are none."""
     pulse: Pulse = dataclasses.field(default_factory=Pulse)
     """Of the housekeeping."""
+    refused: set[str] = dataclasses.field(default_factory=set)
+    """Why rows could not be archived at the last look; each is told of once."""
     heartbeats: list[Heartbeat] = dataclasses.field(default_factory=list)
     """That of the run that is under way."""
     loops: list[str] = dataclasses.field(default_factory=list)
@@ -227,9 +230,8 @@ class Runtime:
                 sent = await self.store.outbox.purge(
                     PURGE_BATCH, keep=self.outbox_retention, room=self.outbox_retention_bytes
                 )
-            with self.pulse.doing("purging the inbox"):
-                known = await self.store.inbox.purge(self.inbox_retention, PURGE_BATCH)
-            full = PURGE_BATCH in (sent, known)
+            more = await self._sweep()
+            full = more or sent == PURGE_BATCH
             await asyncio.sleep(0)
         await self._forget_sagas()
         await self._forget_effects()
@@ -243,6 +245,21 @@ class Runtime:
             self.version_usage.note("running", service, "", now)
         with self.pulse.doing("noting what was seen"):
             await self.version_usage.write(self.store.version_usage, now)
+
+    async def _sweep(self) -> bool:
+        """One batch of the inbox and one of the held; whether there is more. What cannot be written first stays."""
+        try:
+            with self.pulse.doing("purging the inbox"):
+                _, more_seen = await self.sweep.inbox()
+            with self.pulse.doing("purging held events that were given up"):
+                _, more_held = await self.sweep.held()
+        except ArchiveUnavailable as error:
+            if (words := str(error)) not in self.refused:
+                self.refused.add(words)
+                log.warning("%s: rows that are to be archived first stay: %s", self.name, words)
+            return False
+        self.refused.clear()
+        return more_seen or more_held
 
     async def _forget_effects(self) -> None:
         full = self.projections is not None

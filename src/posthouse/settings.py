@@ -6,6 +6,7 @@ import dataclasses
 from typing import Literal
 
 from posthouse.broker import Start
+from posthouse.contracts.retention import RetentionClasses
 from posthouse.events.limits import wrong_text
 from posthouse.options import Count, Options, Seconds
 from posthouse.sending import RelaySettings
@@ -24,6 +25,14 @@ class Settings(Options):
     """For so long an event that was sent is kept, so that `posthouse outbox resend` can send it again; 0: not at all."""
     outbox_retention_bytes: Count = 2**30
     """About so much is kept for that, at most: the oldest go first."""
+    retention: RetentionClasses | None = None
+    """What the classes `hot`, `warm` and `cold` mean: their topics are kept so long, and what contradicts it is found. None: topics
+    keep what the broker's URL says."""
+    held_retention: Seconds | None = 365 * DAY
+    """For so long after its last change a held event that somebody gave up is kept; None: for ever. All others stay."""
+    archive_rows: str = ""
+    """The folder, as in file:///var/posthouse/rows, into which rows of the inbox and given-up events are written before they are
+    deleted; as long as that fails they stay. Empty: they are only deleted."""
     saga_retention: Seconds = 90 * DAY
     """For so long a saga that ended is kept, with its history. Then its tombstone is left: who it was, and how it ended."""
     saga_tombstone_retention: Seconds | None = None
@@ -48,4 +57,10 @@ class Settings(Options):
 
     def conflicts(self) -> list[str]:
         wrong = wrong_text((("region", self.region), ("region", self.residency)))
-        return [f"Settings: {wrong}"] if wrong else []
+        problems = [f"Settings: {wrong}"] if wrong else []
+        if self.held_retention is not None and self.held_retention < self.inbox_retention:
+            problems.append(
+                f"Settings(held_retention={self.held_retention:g}): failures are kept at least as long as what was applied: "
+                f"{self.inbox_retention:g} (inbox_retention) or more, or None"
+            )
+        return problems

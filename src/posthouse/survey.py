@@ -5,7 +5,7 @@ A broker without it works as well; then nothing tells what is there beside what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -70,6 +70,24 @@ class Surveyed(Protocol):
     async def remove(self, resources: Sequence[Resource]) -> None:
         """Delete groups, then topics, with their frames. Raises BrokerError, and leaves it, when a member is at work in a
         group or when a topic is still read by a group that was not named. What is gone already is passed over."""
+        ...
+
+
+class Age(NamedTuple):
+    """For how many seconds a topic keeps frames at least; None: for ever. `waits`: longer, until every group has read them.
+    `per_topic`: `Topology.retention` sets it; elsewhere the broker's URL does."""
+
+    seconds: float | None
+    waits: bool
+    per_topic: bool
+
+
+@runtime_checkable
+class Retaining(Protocol):
+    """A broker that keeps a log and tells for how long."""
+
+    async def ages(self, topics: Sequence[str]) -> Mapping[str, Age]:
+        """Of the topics that are there, as they are set now. Changes nothing. May raise BrokerUnavailable."""
         ...
 
 

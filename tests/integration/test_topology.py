@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import asyncpg
+import msgspec
 import nats
 import pytest
 from nats.js.api import StreamConfig
@@ -21,7 +22,7 @@ from posthouse.brokers.nats import NatsBroker
 from posthouse.brokers.postgres import PostgresBroker
 from posthouse.clock import Clock, ManualClock, SystemClock, new_id
 from posthouse.errors import BrokerError
-from posthouse.survey import Surveyed
+from posthouse.survey import Age, Surveyed
 from posthouse.topology import carry_out, plan
 from tests.integration.grounds import Ground
 from tests.kit.servers.nats import NatsServer
@@ -76,6 +77,33 @@ async def test_a_shorter_age_deletes_frames_and_so_must_be_allowed(nats_server: 
     finally:
         await broker.aclose()
         await shorter.aclose()
+
+
+async def test_a_topic_is_kept_as_long_as_its_class_says_and_the_others_as_the_url_does(
+    nats_server: NatsServer, ground: Ground
+) -> None:
+    broker = NatsBroker(nats_server.url, clock=SystemClock())
+    later = NatsBroker(nats_server.url, clock=SystemClock())
+    classed = msgspec.structs.replace(ground.wanted, retention={ground.topic: 604_800.0})
+    try:
+        await broker.ensure(ground.wanted)
+        assert await later.ages([ground.topic, "shop.nobodys"]) == {ground.topic: Age(None, False, True)}
+        planned = await plan(later, classed, ground.scope)
+        assert [[(d.setting, d.found, d.wanted) for d in step.drift] for step in planned] == [
+            [("max_age", "none", "604,800 s")]
+        ]
+        assert [step.loses for step in planned] == ["frames older than 604,800 s"]
+        await carry_out(later, classed, planned, allow_delete=True)
+        assert await plan(later, classed, ground.scope) == []
+        assert await later.ages([ground.topic]) == {ground.topic: Age(604_800.0, False, True)}
+        found = {check.name: check.judgement for check in await later.checks()}
+        assert found[f"topic {ground.topic}, age"] == "ok", "somebody decided it"
+        assert not later.sheet.retains_unacked, "and what nobody has read by then is gone"
+        found = {check.name: check.judgement for check in await broker.checks()}
+        assert found[f"topic {ground.topic}, age"] == "warn"
+    finally:
+        await broker.aclose()
+        await later.aclose()
 
 
 async def test_streams_of_other_people_are_not_ours_to_see(nats_server: NatsServer, ground: Ground) -> None:

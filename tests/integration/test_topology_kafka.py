@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Future
 
+import msgspec
 import pytest
 import pytest_asyncio
 from confluent_kafka import Consumer, TopicPartition
@@ -22,7 +23,7 @@ from posthouse.broker import Frame, Stream, Topology
 from posthouse.brokers.kafka import KafkaBroker
 from posthouse.clock import SystemClock, new_id
 from posthouse.errors import BrokerError
-from posthouse.survey import Resource
+from posthouse.survey import Age, Resource
 from posthouse.topology import carry_out, plan
 from tests.integration.grounds import Ground
 from tests.kit.servers.kafka import KafkaServer
@@ -103,6 +104,28 @@ async def test_a_shorter_age_deletes_frames_and_so_must_be_allowed(
         assert await plan(shorter, ground.wanted, ground.scope) == []
     finally:
         await shorter.aclose()
+
+
+async def test_a_topic_is_kept_as_long_as_its_class_says(
+    kafka_server: KafkaServer, broker: KafkaBroker, ground: Ground
+) -> None:
+    await broker.ensure(ground.wanted)
+    classed = msgspec.structs.replace(ground.wanted, retention={ground.topic: 604_800.0})
+    later = KafkaBroker(kafka_server.servers, clock=SystemClock(), partitions=2, lease=LEASE)
+    try:
+        assert await later.ages([ground.topic]) == {ground.topic: Age(None, False, True)}
+        planned = await plan(later, classed, ground.scope)
+        assert [[(d.setting, d.found, d.wanted) for d in step.drift] for step in planned] == [
+            [("retention.ms", "-1", "604800000")]
+        ]
+        await carry_out(later, classed, planned, allow_delete=True)
+        assert await plan(later, classed, ground.scope) == []
+        assert await later.ages([ground.topic]) == {ground.topic: Age(604_800.0, False, True)}
+        found = {check.name: check.judgement for check in await later.checks()}
+        assert found[f"topic {ground.topic}, age"] == "ok"
+        assert not later.sheet.retains_unacked
+    finally:
+        await later.aclose()
 
 
 async def test_what_one_server_cannot_have_is_shown_and_never_set(

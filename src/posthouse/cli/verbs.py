@@ -44,6 +44,7 @@ VERBS: Mapping[str, str] = {
     "trace": "Print the causal tree of everything that one request caused, and what consumers did with it.",
     "topology": "Compare brokers with what services declare, and make them fit.",
     "export": "Write alert rules for Prometheus, dashboards for Grafana, the runbooks that they lead to, and rights for brokers.",
+    "retention": "How long what is kept: what lies where, how old it is, what would go, and let it go.",
     "seek": "Let a consumer read on from another place of its topics; members that run pick it up within seconds.",
     "grant": "Let somebody replay or edit events for a while, because another one says so.",
     "db": "Make and upgrade the tables of a store.",

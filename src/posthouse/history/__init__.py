@@ -1,1 +1,1 @@
-"""What was: the archive, what is read from it again, and the proof that nobody touched it."""
+"""What was: the archive, what is read from it again, the proof that nobody touched it, and how long it is kept."""

@@ -12,6 +12,7 @@ from posthouse.clock import Clock
 from posthouse.events import METADATA_LIMIT
 from posthouse.opened.ports import Ports
 from posthouse.opened.process import process_name, worker_of
+from posthouse.opened.retaining import sweep_of
 from posthouse.opened.sagas import Sagas
 from posthouse.outage import Outages
 from posthouse.processes import Projections, Scheduler, Timers
@@ -91,7 +92,7 @@ class Building:
                 for executor in executors
             ],
             retriers=[Retrier(executor, clock, self.outages) for executor in executors],
-            inbox_retention=settings.inbox_retention,
+            sweep=sweep_of(store, settings),
             outbox_retention=settings.outbox_retention,
             outbox_retention_bytes=settings.outbox_retention_bytes,
             action_retention=settings.action_retention,

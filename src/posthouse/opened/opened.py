@@ -23,6 +23,7 @@ from posthouse.local.loops import close_with_loop
 from posthouse.opened.building import Building, standing
 from posthouse.opened.ports import Ports
 from posthouse.opened.refusing import beyond, clashes, problems_here
+from posthouse.opened.retaining import ages_of
 from posthouse.opened.sagas import Sagas
 from posthouse.opened.writing import builder_of, guard_of, vault_of
 from posthouse.outage import Outages, Waiting
@@ -323,7 +324,8 @@ class Opened:
             for service in self.services
             for name, handlers in self.groups(service).items()
         }
-        return Topology(topics=sorted(topics | dead), groups=groups)
+        ages = ages_of(self.services, self.settings)
+        return Topology(topics=sorted(topics | dead), groups=groups, retention=ages)
 
     def groups(self, service: Service) -> Mapping[str, Mapping[str, Handler]]:
         """Handlers of a service by consumer group and subject: of a read model the group of the generation that is live, once

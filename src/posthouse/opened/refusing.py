@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from posthouse.opened.ports import Ports
+from posthouse.opened.retaining import longest_log
 from posthouse.opened.writing import residency_of
 from posthouse.receiving.readers import problems_of, topics_of
 from posthouse.seam import Seam
@@ -60,7 +61,7 @@ def problems_here(service: Service, ports: Ports, settings: Settings, seam: Seam
             for schedule in service.declared.schedules
             if not schedule.whose
         ]
-    remembers, redelivery = settings.inbox_retention, ports.broker.sheet.redelivery_s
+    remembers, redelivery = settings.inbox_retention, max(ports.broker.sheet.redelivery_s, longest_log(settings))
     for name, handlers in service.declared.consumers.items():
         if keeper is not None:
             problems += keeper.read_problems(service.name, name, topics_of(handlers))

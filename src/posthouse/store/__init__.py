@@ -2,7 +2,8 @@
 
 It holds small tables, each a role of its own: what goes out (`outbox`), what was applied (`inbox`), what could not be
 (`held`), what is due later (`timers`), which versions are in use (`version_usage`), who runs (`workers`), what operators did (`actions`),
-what is done to many things for them (`jobs`), who may do it for a while (`grants`). That is the core, `CoreStore`. For processes there is more, `ProcessTables`: where they stand (`sagas`), when they run again (`schedules`), what happened to each thing (`streams`), which
+what is done to many things for them (`jobs`), who may do it for a while (`grants`); `retention` tells what lies there, and lets go
+of what nobody needs. That is the core, `CoreStore`. For processes there is more, `ProcessTables`: where they stand (`sagas`), when they run again (`schedules`), what happened to each thing (`streams`), which
 generations read models have (`projections`), what the members of an archive agree on (`archives`).
 Methods that take a transaction as their first argument write inside it and never commit; the others are transactions of
 their own. `posthouse.testing.StoreContract` proves an adapter.
@@ -40,6 +41,7 @@ from posthouse.store.outbox import (
     shard_of,
 )
 from posthouse.store.projections import ProjectionTable
+from posthouse.store.retention import RetentionTable
 from posthouse.store.sagas import SagaTable
 from posthouse.store.schedules import ScheduleTable
 from posthouse.store.streams import StreamTable
@@ -88,6 +90,7 @@ __all__ = [
     "ProcessTables",
     "RelaySource",
     "Restoration",
+    "RetentionTable",
     "Rows",
     "Scope",
     "Seen",
@@ -256,6 +259,7 @@ class CoreStore(Transactions, Upkeep, OutboxSignals, Protocol):
     actions: ActionTable
     jobs: JobTable
     grants: GrantTable
+    retention: RetentionTable
 
     async def aclose(self) -> None:
         """Close every connection. Idempotent."""

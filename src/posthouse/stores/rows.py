@@ -17,6 +17,7 @@ from posthouse.store.browsing import Bounded, HeldGroup
 from posthouse.store.grants import Drawn, Grant, Scope
 from posthouse.store.jobs import Job, JobState, Open
 from posthouse.store.outbox import DAMAGED
+from posthouse.store.retention import Lying, SeenRow
 from posthouse.store.sagas import SagaFilter, SagaRef, SagaRow, indexed_text, with_progress
 from posthouse.store.schedules import ScheduleRow
 from posthouse.store.streams import StreamEvent
@@ -416,3 +417,26 @@ def archive_plan_of(columns: Sequence[Any]) -> ArchivePlan:
     id, owner, objects, events, leased, age = columns
     names = msgspec.json.decode(objects, type=tuple[str, ...])
     return ArchivePlan(id=id, owner=owner, objects=names, events=events, leased=float(leased), age=float(age))
+
+
+SEEN = ("consumer", "tenant", "event_id", "topic", "digest", "time", "received_at", "result")
+"""The columns of a row of the inbox."""
+
+
+def lying_of(columns: Sequence[Any]) -> Lying:
+    place, state, rows, oldest, due = columns
+    return Lying(place=place, state=state, rows=rows, oldest=None if oldest is None else max(0.0, oldest), due=due)
+
+
+def seen_of(columns: Sequence[Any]) -> SeenRow:
+    consumer, tenant, event_id, topic, digest, time, received_at, result = columns
+    return SeenRow(
+        consumer=consumer,
+        tenant=tenant,
+        event_id=event_id,
+        topic=topic,
+        digest=bytes(digest),
+        time=time,
+        received_at=received_at,
+        result=result,
+    )

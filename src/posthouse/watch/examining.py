@@ -25,6 +25,7 @@ from posthouse.topology import Scope, plan
 from posthouse.trust.secrets import Secrets
 from posthouse.watch.order import order_checks
 from posthouse.watch.permissions import permission_checks
+from posthouse.watch.retention import retention_checks
 from posthouse.watch.status import forgotten
 
 UNREACHED = "opening"
@@ -152,6 +153,7 @@ async def _broker_checks(app: App) -> Sequence[Check]:
         *await app.broker.checks(),
         *await permission_checks(app),
         *surveyed,
+        *await retention_checks(app),
         *await _trace_checks(app),
         *(check for service in app.services for check in order_checks(service)),
     ]

@@ -403,7 +403,7 @@ SETTINGS = Settings(partitions=8, replicas=3, min_insync=2, retention=None)
 
 
 def topic_with(changed: dict[str, str] | None = None, *, replicas: int = 3, partitions: int = 8) -> Topic:
-    config = SETTINGS.config() | (changed or {})
+    config = SETTINGS.config("t") | (changed or {})
     return Topic(name="t", partitions=partitions, replicas=replicas, config=config)
 
 

@@ -23,7 +23,7 @@ from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
 from posthouse.local.file_checks import file_checks
 from posthouse.local.sqlite import Synchronous, absent, patiently
-from posthouse.survey import Resource, with_missing
+from posthouse.survey import Age, Resource, with_missing
 
 WEEK = 7 * 86_400.0
 LEASE = 6.0
@@ -174,6 +174,9 @@ class EmbeddedBroker:
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
         checks = await patiently(lambda: file_checks(self._file.path, self._synchronous, today=today))
         return [*checks, await self._cursors()] if today and self._file.path.exists() else checks
+
+    async def ages(self, topics: Sequence[str]) -> Mapping[str, Age]:
+        return dict.fromkeys(topics, Age(self._retention, True, False))
 
     async def survey(self, topology: Topology) -> Sequence[Resource]:
         now = self._clock.now()

@@ -43,7 +43,7 @@ class Inventory:
         topics = await self._topics.described(await self._topic_names())
         spots = [spot for topic in topics.values() for spot in spots_of(topic)]
         firsts, ends = await self._offsets.firsts(spots), await self._offsets.ends(spots)
-        signs = self._settings.config().keys()
+        signs = self._settings.config("").keys()
         ours = [topic for topic in topics.values() if topic.name in asked or signs <= topic.own]
         resources = [self._topic(topic, firsts, ends) for topic in ours]
         groups = [name.removesuffix(REGISTER) for name in await self._group_names() if name.endswith(REGISTER)]
@@ -60,7 +60,7 @@ class Inventory:
         repairable = {drift.setting for drift in drift_of(found, self._settings) if drift.repairable}
         entries = [
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-            for name, value in self._settings.config().items()
+            for name, value in self._settings.config(topic).items()
             if name in repairable
         ]
         if not entries:

@@ -25,7 +25,7 @@ from posthouse.brokers.kafka.topics import LIMIT, OVERHEAD, Settings, Topic, Top
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock, new_id
 from posthouse.errors import BrokerError
-from posthouse.survey import Resource, Wish, wanted, with_missing
+from posthouse.survey import Age, Resource, Wish, wanted, with_missing
 
 LEASE = 10.0
 """Seconds after which the partitions of a member that fell silent go to others. Servers take no less than 6 by default."""
@@ -85,6 +85,7 @@ class KafkaBroker:
         """Also makes the topics that the groups read. Groups are declared: their first members say where they begin."""
         self._check_open()
         names = {*topology.topics, *(topic for group in topology.groups.values() for topic in group)}
+        self._settings.ages.update(topology.retention)
         await self._topics.make(sorted(names))
         for group, topics in topology.groups.items():
             spots = [spot for topic in topics for spot in spots_of(self._topics.known[topic])]
@@ -183,7 +184,7 @@ class KafkaBroker:
         await self._topics.look(sorted(self._topics.known))
         topics = self._topics.known.values()
         for topic in sorted(topics, key=lambda topic: topic.name):
-            checks += topic_checks(topic, self._settings.partitions)
+            checks += topic_checks(topic, self._settings.partitions, self._settings.ages.get(topic.name))
         self._fill_in()
         self.sheet = msgspec.structs.replace(
             self.sheet,
@@ -192,6 +193,13 @@ class KafkaBroker:
             retains_unacked=all(map(keeps, topics)) if topics else self.sheet.retains_unacked,
         )
         return checks
+
+    async def ages(self, topics: Sequence[str]) -> Mapping[str, Age]:
+        """Those whose settings may be read."""
+        self._check_open()
+        found = await self._topics.described(topics)
+        said = {name: topic.config.get("retention.ms", "") for name, topic in found.items()}
+        return {name: Age(None if ms == "-1" else int(ms) / 1000, False, True) for name, ms in said.items() if ms}
 
     async def permitted(self, wishes: Sequence[Wish]) -> Sequence[bool | None]:
         self._check_open()
@@ -202,6 +210,7 @@ class KafkaBroker:
         names are known from then on, and judged by the checks."""
         self._check_open()
         asked = {topic for topic, _ in wanted(topology)}
+        self._settings.ages.update(topology.retention)
         found = await self._inventory.found(asked)
         await self._topics.look(asked)
         self._fill_in()

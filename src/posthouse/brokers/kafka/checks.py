@@ -21,6 +21,13 @@ def keeps(topic: Topic) -> bool:
     return topic.config.get("retention.ms") == "-1" and topic.config.get("retention.bytes") == "-1"
 
 
+def keeps_for(topic: Topic, seconds: float | None) -> bool:
+    """Whether frames go by their age alone, and by this one."""
+    if seconds is None or topic.config.get("retention.bytes") != "-1":
+        return False
+    return topic.config.get("retention.ms") == str(int(seconds * 1000))
+
+
 def server_checks(config: Mapping[str, str]) -> list[Check]:
     """Of one server; nothing where this service may not read its settings."""
     if not config:
@@ -49,8 +56,8 @@ def server_checks(config: Mapping[str, str]) -> list[Check]:
     ]
 
 
-def topic_checks(topic: Topic, partitions: int) -> list[Check]:
-    """One finding for each setting that the promise rests on."""
+def topic_checks(topic: Topic, partitions: int, asked: float | None = None) -> list[Check]:
+    """One finding for each setting that the promise rests on. `asked`: the age that somebody decided on, in seconds."""
     name, config = f"topic {topic.name}", topic.config
     if not config:
         return [
@@ -87,7 +94,7 @@ def topic_checks(topic: Topic, partitions: int) -> list[Check]:
         judged(
             f"{name}, age",
             "frames are kept" if keeps(topic) else f"frames are kept {days:g} days, or by size",
-            wrong=not keeps(topic),
+            wrong=not keeps(topic) and not keeps_for(topic, asked),
             fix="what a group has not read by then is lost to it: set retention.ms=-1, or watch the lag",
         ),
         judged(

@@ -15,7 +15,7 @@ def drift_of(topic: Topic, settings: Settings) -> list[Drift]:
     if not topic.config:
         fix = "grant this user DescribeConfigs on the topic, so that they can be compared"
         return [*drift, Drift(setting="settings", found="hidden", wanted="to be read", repairable=False, fix=fix)]
-    for name, wanted in settings.config().items():
+    for name, wanted in settings.config(topic.name).items():
         found = topic.config.get(name, "unknown")
         if not _same(found, wanted):
             drift.append(_setting(topic, name, found, wanted))

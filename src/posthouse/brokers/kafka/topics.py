@@ -32,9 +32,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int
     min_insync: int
     retention: float | None
+    ages: dict[str, float] = {}
+    """Of topics that somebody wants to be kept for another time, in seconds."""
 
-    def config(self) -> dict[str, str]:
-        kept = -1 if self.retention is None else int(self.retention * 1000)
+    def config(self, topic: str) -> dict[str, str]:
+        age = self.ages.get(topic, self.retention)
+        kept = -1 if age is None else int(age * 1000)
         return {
             "min.insync.replicas": str(self.min_insync),
             "cleanup.policy": "delete",
@@ -81,7 +84,7 @@ class Topics:
         await self.look(names)
         settings = self._settings
         new = [
-            NewTopic(name, settings.partitions, settings.replicas, config=settings.config())
+            NewTopic(name, settings.partitions, settings.replicas, config=settings.config(name))
             for name in names
             if name not in self.known
         ]

@@ -22,11 +22,11 @@ from posthouse.brokers.nats.log import NatsLog
 from posthouse.brokers.nats.messages import moment, stream_of, subjects_of
 from posthouse.brokers.nats.permitted import permitted
 from posthouse.brokers.nats.publishing import Call
-from posthouse.brokers.nats.topics import Config, Settings, Topic, Topics
+from posthouse.brokers.nats.topics import NANO, Config, Settings, Topic, Topics
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
-from posthouse.survey import Resource, Wish, wanted, with_missing
+from posthouse.survey import Age, Resource, Wish, wanted, with_missing
 
 LEASE = 6.0
 """Seconds after which the partitions of a member that fell silent go to others; it renews every third of that."""
@@ -69,7 +69,7 @@ class NatsBroker:
         driver: Mapping[str, object] | None = None,
     ) -> None:
         self._client = Client(servers_of(url), timeout=timeout, driver=driver or {})
-        settings = Settings(partitions=partitions, replicas=replicas, retention=retention, dedup=dedup)
+        self._settings = settings = Settings(partitions=partitions, replicas=replicas, retention=retention, dedup=dedup)
         self._topics = Topics(self._client, settings)
         self._made = Config(num_replicas=replicas)
         """What the promise rests on as long as no stream is known: those that will be made."""
@@ -93,6 +93,7 @@ class NatsBroker:
     async def ensure(self, topology: Topology) -> None:
         """Also makes the topics that the groups read, and the groups."""
         names = {*topology.topics, *(topic for group in topology.groups.values() for topic in group)}
+        self._settings.ages.update(topology.retention)
         await self._topics.make(sorted(names))
         for group, topics in topology.groups.items():
             for topic in topics:
@@ -148,20 +149,26 @@ class NatsBroker:
         """The settings of every stream that this instance has used."""
         checks = [version_check(await self._client.version())]
         for name in sorted(self._topics.known):
-            checks += topic_checks(await self._topics.look(name), self._sync)
+            checks += topic_checks(await self._topics.look(name), self._sync, self._settings.ages.get(name))
         await self._fill_in()
         notes = tuple(warnings(checks))
         known = [topic.config for topic in self._topics.known.values()]
         durable = all(is_durable(config, self._sync) for config in (known or [self._made]))
-        self.sheet = msgspec.structs.replace(self.sheet, notes=notes, durable_ack=durable)
+        waits = all(config.max_age == 0 for config in known) if known else self.sheet.retains_unacked
+        self.sheet = msgspec.structs.replace(self.sheet, notes=notes, durable_ack=durable, retains_unacked=waits)
         return checks
 
     async def permitted(self, wishes: Sequence[Wish]) -> Sequence[bool | None]:
         return await permitted(self._client, wishes)
 
+    async def ages(self, topics: Sequence[str]) -> Mapping[str, Age]:
+        found = await self._topics.find(topics)
+        return {name: Age((found[name].config.max_age / NANO) or None, False, True) for name in topics if name in found}
+
     async def survey(self, topology: Topology) -> Sequence[Resource]:
         """Streams that somebody else made are left out, also where they hold our subjects. Those that the topology names are
         known from then on, and judged by the checks."""
+        self._settings.ages.update(topology.retention)
         await self._topics.find({topic for topic, _ in wanted(topology)})
         found = [await self._counted(resource) for resource in await self._inventory.found()]
         return with_missing(topology, found, called)

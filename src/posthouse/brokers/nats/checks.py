@@ -23,8 +23,8 @@ def version_check(version: tuple[int, int]) -> Check:
     return judged("server", found, wrong=slow, fix="from 2.12 on a batch is stored at once, which is faster")
 
 
-def topic_checks(topic: Topic, sync: Literal["always", "default"]) -> list[Check]:
-    """One finding for each setting that the promise rests on."""
+def topic_checks(topic: Topic, sync: Literal["always", "default"], asked: float | None = None) -> list[Check]:
+    """One finding for each setting that the promise rests on. `asked`: the age that somebody decided on, in seconds."""
     config, name = topic.config, f"topic {topic.name}"
     window = config.duplicate_window / NANO
     return [
@@ -51,7 +51,7 @@ def topic_checks(topic: Topic, sync: Literal["always", "default"]) -> list[Check
         judged(
             f"{name}, age",
             f"frames are kept {config.max_age / NANO:,.0f} s" if config.max_age else "frames are kept",
-            wrong=config.max_age > 0,
+            wrong=config.max_age > 0 and config.max_age / NANO != asked,
             fix="what a group has not read by then is lost to it: set max_age to 0, or watch the lag",
         ),
         judged(

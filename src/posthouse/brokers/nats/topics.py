@@ -73,6 +73,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int
     retention: float | None
     dedup: float
+    ages: dict[str, float] = {}
+    """Of topics that somebody wants to be kept for another time, in seconds."""
+
+    def age(self, topic: str) -> float | None:
+        return self.ages.get(topic, self.retention)
 
 
 class Topics:
@@ -173,7 +178,7 @@ class Topics:
 
 def stream_config(topic: str, settings: Settings, together: bool) -> dict[str, object]:
     """Of a topic's stream as it is made here."""
-    age = int((settings.retention or 0) * NANO)
+    age = int((settings.age(topic) or 0) * NANO)
     dedup = int(settings.dedup * NANO)
     return {
         "subjects": subjects_of(topic, settings.partitions),

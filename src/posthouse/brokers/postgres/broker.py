@@ -22,7 +22,7 @@ from posthouse.errors import BrokerError, BrokerUnavailable, did_you_mean
 from posthouse.local.postgres.pool import server_of
 from posthouse.local.sharing import Sharing
 from posthouse.pulse import alive
-from posthouse.survey import Resource, with_missing
+from posthouse.survey import Age, Resource, with_missing
 
 WEEK = 7 * 86_400.0
 LEASE = 6.0
@@ -194,6 +194,9 @@ class PostgresBroker:
 
     async def checks(self, *, today: bool = True) -> Sequence[Check]:
         return await log_checks(self._database, today=today)
+
+    async def ages(self, topics: Sequence[str]) -> Mapping[str, Age]:
+        return dict.fromkeys(topics, Age(self._retention, True, False))
 
     async def survey(self, topology: Topology) -> Sequence[Resource]:
         return with_missing(topology, await inventory.found(self._database, self._partitions), inventory.called)

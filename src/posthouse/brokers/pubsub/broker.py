@@ -31,7 +31,7 @@ from posthouse.brokers.pubsub.stream import Lane, PubSubStream
 from posthouse.checks import Check, refusals, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError
-from posthouse.survey import Resource, with_missing
+from posthouse.survey import Age, Resource, with_missing
 
 T = TypeVar("T")
 LARGEST = 8 * 1024 * 1024
@@ -179,6 +179,9 @@ class PubSubBroker:
                     found += [_weakened(check) for check in checks_of(subscription)]
         self.sheet = msgspec.structs.replace(self.sheet, notes=tuple(warnings(found)))
         return found
+
+    async def ages(self, topics: Sequence[str]) -> Mapping[str, Age]:
+        return dict.fromkeys(topics, Age(self._retention, False, False))
 
     async def survey(self, topology: Topology) -> Sequence[Resource]:
         return with_missing(topology, await self._inventory.found(), called)

@@ -24,7 +24,7 @@ from posthouse.brokers.redis.topics import Topics, bell_of, ledger_of
 from posthouse.checks import Check, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError
-from posthouse.survey import Resource, Wish, with_missing
+from posthouse.survey import Age, Resource, Wish, with_missing
 
 LEASE = 6.0
 """Seconds after which the lanes of a member that fell silent go to others; it renews every third of that."""
@@ -140,6 +140,9 @@ class RedisBroker:
 
     async def permitted(self, wishes: Sequence[Wish]) -> Sequence[bool | None]:
         return await permitted(self._client, wishes)
+
+    async def ages(self, topics: Sequence[str]) -> Mapping[str, Age]:
+        return dict.fromkeys(topics, Age(self._retention, True, False))
 
     async def survey(self, topology: Topology) -> Sequence[Resource]:
         found = [await self._counted(resource) for resource in await self._inventory.found()]

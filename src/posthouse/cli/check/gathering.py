@@ -6,10 +6,11 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from posthouse.app import app_of
+from posthouse.app import app_of, apps_of
 from posthouse.cli.check.sources import sources_in, sources_of
 from posthouse.contracts import EventType
 from posthouse.contracts.personal import classes_inside, marked_attributes, personal_fields, personal_places
@@ -18,10 +19,14 @@ from posthouse.errors import ConfigurationError
 from posthouse.governance.entitled import rights_kept
 from posthouse.governance.listing import catalogue_of
 from posthouse.governance.policies import RULES, Facts, Identifier, PayloadClass, Settings, read, settings_of
+from posthouse.governance.policies.facts import LogAge
 from posthouse.processes import Saga
 from posthouse.processes.saga.declared import SagaType
 from posthouse.service import Service
 from posthouse.trust.rights import Party
+
+PER_TOPIC = ("kafka", "nats")
+"""Brokers on which each topic has an age of its own, which the classes set."""
 
 
 def facts_of(
@@ -38,6 +43,7 @@ def facts_of(
         settings=settings,
         classes={known.name: _class(known) for known in _own_events(services)},
         inbox_retention={service.name: app_of(service).settings.inbox_retention for service in services},
+        logs=tuple(_logs(services)),
         sagas=frozenset(_saga_classes(services)),
         identifiers=tuple(_identifiers(services)),
         schedules=frozenset(one.handler.name for service in services for one in service.declared.schedules),
@@ -58,6 +64,24 @@ def settings_in(folder: Path) -> tuple[Settings, Path]:
 
 def _own_events(services: Iterable[Service]) -> Iterable[EventType[object]]:
     return (known for service in services for known in service.declared.catalogue if not known.external)
+
+
+def _logs(services: Iterable[Service]) -> Iterator[LogAge]:
+    """Of brokers that keep all topics alike. One that was given as an object is not asked: that would open it."""
+    for app in apps_of(list(services)):
+        classes, url = app.settings.retention, urlsplit(app.opened.ports.broker_url)
+        said = dict(parse_qsl(url.query)).get("retention")
+        if classes is None or said is None or url.scheme in PER_TOPIC or (seconds := _number(said)) is None:
+            continue
+        for topic, kept in classes.of_topics(k for one in app.services for k in one.declared.own_events).items():
+            yield LogAge(topic=topic, said=seconds, log=kept.log, archive=kept.archive)
+
+
+def _number(said: str) -> float | None:
+    try:
+        return float(said)
+    except ValueError:  # whoever opens it says so
+        return None
 
 
 def _saga_classes(services: Iterable[Service]) -> Iterable[str]:

@@ -44,9 +44,19 @@ class Identifier(msgspec.Struct, frozen=True, kw_only=True):
     marked: bool = False
 
 
+class LogAge(msgspec.Struct, frozen=True, kw_only=True):
+    """How many seconds the log of a topic keeps frames, as the broker's URL says, beside what the classes of its events ask for: at
+    least `log`, and at most `archive`."""
+
+    topic: str
+    said: float
+    log: float
+    archive: float
+
+
 @dataclass(frozen=True)
 class Facts:
-    """`classes` is by subject, `inbox_retention` by service, in seconds, `sagas` are classes by their full names, those that
+    """`classes` is by subject, `inbox_retention` by service, in seconds, `logs` the topics whose age a broker's URL decides, `sagas` are classes by their full names, those that
     they derive from among them, `identifiers` the fields that name things, `schedules` the functions that schedules run, `parties` the
     services as rights name them, `rights` those of their Apps; all may lack some: then the rules that need them say nothing."""
 
@@ -55,6 +65,7 @@ class Facts:
     settings: Settings = field(default_factory=Settings)
     classes: Mapping[str, PayloadClass] = field(default_factory=dict)
     inbox_retention: Mapping[str, float] = field(default_factory=dict)
+    logs: tuple[LogAge, ...] = ()
     sagas: frozenset[str] = frozenset()
     identifiers: tuple[Identifier, ...] = ()
     schedules: frozenset[str] = frozenset()

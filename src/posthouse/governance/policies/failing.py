@@ -60,6 +60,17 @@ def inbox_horizon(facts: Facts) -> Iterator[Found]:
             yield Found(where=handler.name, sentence=sentence, place=facts.place_of(handler))
 
 
+def log_against_class(facts: Facts) -> Iterator[Found]:
+    for log in facts.logs:
+        if log.said < log.log:
+            wrong = f"and the class of its events asks for {_span(log.log)}"
+        elif log.said > log.archive:
+            wrong = f"and the class of its events allows {_span(log.archive)} altogether"
+        else:
+            continue
+        yield Found(where=log.topic, sentence=f"{log.topic} is kept {_span(log.said)} by the broker's URL, {wrong}")
+
+
 def _horizon(handler: HandlerEntry) -> float:
     """The longest time between the first run and the last."""
     policy = handler.reliability
@@ -122,5 +133,17 @@ RULES = (
         fix="Raise `inbox_retention` (30 days unless given), or shorten the retries.",
         seeds="D §7.2; B Pattern 2; E §8",
         look=inbox_horizon,
+    ),
+    Rule(
+        id="log-against-class",
+        severity=Severity.WARNING,
+        title="A log that contradicts the class of its events",
+        sees="`retention` in the URL of a broker that keeps all topics alike (embedded, PostgreSQL, Redis, Pub/Sub), shorter than the "
+        "class of an event wants the log, or longer than it is kept altogether, where `Settings(retention=…)` says what classes mean. "
+        "Defaults of brokers are seen by `posthouse doctor`.",
+        why="Consumers cannot go back as far as was promised; or facts lie in the log that should be gone.",
+        fix="Say the same in both: `retention` of the URL, in seconds, or the classes.",
+        seeds="D §13",
+        look=log_against_class,
     ),
 )

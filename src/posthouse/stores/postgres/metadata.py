@@ -431,6 +431,7 @@ def _held(metadata: MetaData) -> None:
         Index("held_failure", "fingerprint", "consumer", "state", "id"),
         Index("held_of_tenant", "tenant", "consumer", "state", "fingerprint", "id"),
         Index("held_next_at", "consumer", "state", "next_at"),
+        Index("held_skipped", "last_at", "id", postgresql_where=text("(state = 'skipped'::text)")),
         Index("held_waiting", *ordered, unique=True, postgresql_where=waiting),
         Index("held_ordered", *ordered, "event_id", unique=True, postgresql_where=numbered),
         Index(

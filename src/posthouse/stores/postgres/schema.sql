@@ -523,6 +523,9 @@ CREATE UNIQUE INDEX held_unordered ON posthouse.held (tenant, consumer, event_id
 
 CREATE INDEX held_next_at ON posthouse.held (consumer, state, next_at);
 
+-- Those that were given up leave when their time is over.
+CREATE INDEX held_skipped ON posthouse.held (last_at, id) WHERE state = 'skipped';
+
 
 -- Sagas
 

@@ -40,6 +40,7 @@ from posthouse.store.archives import ArchiveTable
 from posthouse.store.browsing import Browsing
 from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.store.projections import ProjectionTable
+from posthouse.store.retention import RetentionTable
 from posthouse.store.sagas import SagaTable
 from posthouse.store.schedules import ScheduleTable
 from posthouse.store.streams import StreamTable
@@ -60,6 +61,7 @@ from posthouse.stores.postgres.joins import PostgresJoined
 from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.projections import PostgresProjections
 from posthouse.stores.postgres.recording import recorded
+from posthouse.stores.postgres.retention import PostgresRetention
 from posthouse.stores.postgres.roles import roles_script
 from posthouse.stores.postgres.sagas import PostgresSagas
 from posthouse.stores.postgres.schedules import PostgresSchedules
@@ -175,6 +177,7 @@ class PostgresStore:
         self.actions: ActionTable = PostgresActions(self._database, clock)
         self.jobs: JobTable = PostgresJobs(self._database, clock)
         self.grants: GrantTable = PostgresGrants(self._database, clock)
+        self.retention: RetentionTable = PostgresRetention(self._database, clock)
         self.schedules: ScheduleTable = PostgresSchedules(self._database, clock)
         self.sagas: SagaTable = PostgresSagas(self._database, clock)
         self.streams: StreamTable = PostgresStreams(self._database)

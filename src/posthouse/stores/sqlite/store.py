@@ -39,6 +39,7 @@ from posthouse.store import (
 from posthouse.store.archives import ArchiveTable
 from posthouse.store.browsing import Browsing
 from posthouse.store.projections import ProjectionTable
+from posthouse.store.retention import RetentionTable
 from posthouse.store.sagas import SagaTable
 from posthouse.store.schedules import ScheduleTable
 from posthouse.store.streams import StreamTable
@@ -56,6 +57,7 @@ from posthouse.stores.sqlite.jobs import SqliteJobs
 from posthouse.stores.sqlite.joins import SqliteJoined, owner_of
 from posthouse.stores.sqlite.outbox import SqliteOutbox
 from posthouse.stores.sqlite.projections import SqliteProjections
+from posthouse.stores.sqlite.retention import SqliteRetention
 from posthouse.stores.sqlite.sagas import SqliteSagas
 from posthouse.stores.sqlite.schedules import SqliteSchedules
 from posthouse.stores.sqlite.schema import MOST_SHARDS, applied, migrations, missing, script, upgrading
@@ -133,6 +135,7 @@ class SqliteStore:
         self.actions: ActionTable = SqliteActions(self._database, self._clock)
         self.jobs: JobTable = SqliteJobs(self._database, self._clock)
         self.grants: GrantTable = SqliteGrants(self._database, self._clock)
+        self.retention: RetentionTable = SqliteRetention(self._database, self._clock)
         self.schedules: ScheduleTable = SqliteSchedules(self._database, self._clock)
         self.sagas: SagaTable = SqliteSagas(self._database, self._clock)
         self.streams: StreamTable = SqliteStreams(self._database)

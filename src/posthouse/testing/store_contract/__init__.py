@@ -20,6 +20,7 @@ from posthouse.testing.store_contract.inbox import InboxContract
 from posthouse.testing.store_contract.jobs import JobContract
 from posthouse.testing.store_contract.outbox import OutboxContract
 from posthouse.testing.store_contract.projections import ProjectionContract
+from posthouse.testing.store_contract.retention import RetentionContract
 from posthouse.testing.store_contract.sagas import SagaContract
 from posthouse.testing.store_contract.schedules import ScheduleContract
 from posthouse.testing.store_contract.shards import ShardContract
@@ -49,6 +50,7 @@ class CoreStoreContract(
     ActionContract,
     JobContract,
     GrantContract,
+    RetentionContract,
     VersionUsageContract,
     GaugeContract,
 ):

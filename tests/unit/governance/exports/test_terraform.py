@@ -19,6 +19,7 @@ from posthouse.app import app_of
 from posthouse.brokers.pubsub import PubSubBroker
 from posthouse.brokers.pubsub.admin import called
 from posthouse.brokers.pubsub.broker import ATTEMPTS
+from posthouse.contracts.retention import CLASSES, DAY, RetentionClasses
 from posthouse.errors import ConfigurationError
 from posthouse.governance.bundle import Bundle
 from posthouse.governance.document import Document
@@ -98,6 +99,22 @@ def test_a_topic_is_kept_by_the_longest_class_of_its_events() -> None:
     assert topics["shop.parcels.parcel"]["retention"] == "hot"
     assert topics["shop.orders.order.dlq"] == topics["shop.orders.order"]
     assert topics["shop.orders.order"]["labels"]["posthouse_owner"] == "team-checkout"
+
+
+def test_the_bucket_of_the_archive_deletes_what_its_class_keeps_no_longer() -> None:
+    classes = RetentionClasses()
+    assert default("archive_days") == {name: classes.of(name).archive / DAY for name in CLASSES}
+    bucket = resources()["google_storage_bucket", "archive"]
+    assert default("archive_bucket") == "", "none is made unless it is named"
+    assert "var.archive_bucket" in bucket["count"]
+    (deleting,) = bucket["dynamic"]
+    (rule,) = deleting["lifecycle_rule"]["content"]
+    assert rule["action"] == [{"type": "Delete"}]
+    (condition,) = rule["condition"]
+    assert condition["age"] == "${lifecycle_rule.value}"
+    assert condition["matches_prefix"] == ["${var.archive_prefixes[lifecycle_rule.key]}"]
+    assert sorted(default("archive_prefixes")) == sorted(CLASSES)
+    assert bucket["public_access_prevention"] == "enforced"
 
 
 def test_where_data_must_stay_has_no_default() -> None:

@@ -505,6 +505,30 @@ def test_fifty_deliveries_and_ten_minutes_are_the_most(find: Find) -> None:
         assert not find(rule, PLACED + handler("OrderPlacedV1", policy=f", policy=Policy({policy})"))
 
 
+@pytest.mark.parametrize(
+    ("broker", "found"),
+    [
+        ("redis://localhost:6379/0?retention=604799", True),
+        ("redis://localhost:6379/0?retention=604800", False),
+        ("redis://localhost:6379/0?retention=2592000", False),
+        ("redis://localhost:6379/0?retention=2592001", True),
+        ("redis://localhost:6379/0", False),
+        ("nats://localhost:4222?retention=60", False),
+    ],
+)
+def test_a_log_may_be_neither_shorter_than_the_class_nor_longer_than_it_allows(
+    find: Find, broker: str, found: bool
+) -> None:
+    text = (
+        "from posthouse import App\nfrom posthouse import Settings as AppSettings\n"
+        "from posthouse.contracts.retention import RetentionClasses\n"
+        'orders = Service("orders", namespace="shop", owner="x")\n'
+        f'App(orders, broker="{broker}", settings=AppSettings(retention=RetentionClasses()))\n'
+    ) + event("order.placed.v1", "order_id: str")
+    assert bool(find("log-against-class", text)) is found
+    assert not find("log-against-class", text.replace("retention=RetentionClasses()", ""))
+
+
 def test_the_horizon_is_that_of_the_policy_and_of_the_broker(find: Find) -> None:
     def text(seconds: int) -> str:
         service = (

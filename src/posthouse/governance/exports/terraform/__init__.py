@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from importlib import resources
 
-from posthouse.contracts import Retention
+from posthouse.contracts.retention import CLASSES
 from posthouse.errors import ConfigurationError
 from posthouse.governance.document import Document, EventEntry, TopicEntry
 from posthouse.governance.exports.routes import Route, received, sent
@@ -19,8 +19,6 @@ from posthouse.governance.exports.terraform.hcl import Value, assignment, quoted
 
 FIXED = ("main.tf", "variables.tf")
 CATALOGUE = "catalogue.tf"
-CLASSES: tuple[Retention, ...] = ("hot", "warm", "cold")
-"""From the shortest to the longest."""
 
 REGIONS = """
 variable "regions" {

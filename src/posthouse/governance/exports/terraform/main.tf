@@ -199,6 +199,54 @@ resource "google_pubsub_subscription_iam_member" "forwarder" {
   member       = local.agent
 }
 
+# The bucket of the archive, where one is named. What a class keeps no longer is deleted by the bucket itself, and what is to stay
+# for years goes where that is cheap.
+
+resource "google_storage_bucket" "archive" {
+  count = var.archive_bucket == "" ? 0 : 1
+
+  project                     = var.project
+  name                        = var.archive_bucket
+  location                    = var.archive_location
+  labels                      = var.labels
+  uniform_bucket_level_access = true
+  public_access_prevention    = "enforced"
+
+  dynamic "lifecycle_rule" {
+    for_each = var.archive_days
+
+    content {
+      condition {
+        age            = lifecycle_rule.value
+        matches_prefix = [var.archive_prefixes[lifecycle_rule.key]]
+      }
+      action {
+        type = "Delete"
+      }
+    }
+  }
+
+  lifecycle_rule {
+    condition {
+      age            = var.archive_days["warm"]
+      matches_prefix = [var.archive_prefixes["cold"]]
+    }
+    action {
+      type          = "SetStorageClass"
+      storage_class = "COLDLINE"
+    }
+  }
+
+  lifecycle {
+    prevent_destroy = true
+
+    precondition {
+      condition     = var.archive_location != ""
+      error_message = "Say where the archive is kept: archive_location."
+    }
+  }
+}
+
 output "service_accounts" {
   description = "The address of each service's account."
   value       = { for name, account in google_service_account.service : name => account.email }

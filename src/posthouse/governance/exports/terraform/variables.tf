@@ -80,3 +80,50 @@ variable "forward_lost" {
   type        = bool
   default     = false
 }
+
+variable "archive_bucket" {
+  description = "The bucket of the archive; empty: none is made."
+  type        = string
+  default     = ""
+}
+
+variable "archive_location" {
+  description = "Where that is kept: a region, as in europe-west1."
+  type        = string
+  default     = ""
+}
+
+variable "archive_days" {
+  description = "For how many days the archive keeps events of each class: `archive` of RetentionClasses."
+  type        = map(number)
+  default = {
+    hot  = 30
+    warm = 365
+    cold = 2555
+  }
+
+  validation {
+    condition     = length(setsubtract(["hot", "warm", "cold"], keys(var.archive_days))) == 0 && length(setsubtract(keys(var.archive_days), ["hot", "warm", "cold"])) == 0
+    error_message = "Say it for each of hot, warm and cold."
+  }
+
+  validation {
+    condition     = var.archive_days["hot"] <= var.archive_days["warm"] && var.archive_days["warm"] <= var.archive_days["cold"]
+    error_message = "A class is kept at least as long as the one before it: hot, warm, cold."
+  }
+}
+
+variable "archive_prefixes" {
+  description = "What the names of the files of each class begin with."
+  type        = map(string)
+  default = {
+    hot  = "class=hot/"
+    warm = "class=warm/"
+    cold = "class=cold/"
+  }
+
+  validation {
+    condition     = length(setsubtract(["hot", "warm", "cold"], keys(var.archive_prefixes))) == 0
+    error_message = "Say it for each of hot, warm and cold."
+  }
+}

@@ -200,6 +200,9 @@ CREATE INDEX posthouse_held_key ON posthouse_held (key) WHERE key IS NOT NULL;
 
 CREATE INDEX posthouse_held_next_at ON posthouse_held (consumer, state, next_at);
 
+-- Those that were given up leave when their time is over.
+CREATE INDEX posthouse_held_skipped ON posthouse_held (last_at, id) WHERE state = 'skipped';
+
 -- What is due later.
 CREATE TABLE posthouse_timer (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
