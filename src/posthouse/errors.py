@@ -30,6 +30,9 @@ PosthouseError
 │   ├── ArchiveUnavailable    its object store is away: trying again may help
 │   ├── ArchiveOvertaken      another member took over what this one was writing: nothing of it counts
 │   └── ArchiveDamaged        a file is not what was written, or is missing
+├── AuditError                the audit log cannot go on
+│   ├── AuditUnavailable      the place that it is kept in is away: trying again may help
+│   └── AuditDamaged          what it would go on from is not what was signed: `posthouse audit verify` names it
 ├── SecretsUnavailable        the keys of secret fields are out of reach: trying again helps once they are back
 ├── DeskError                 an operator's verb that does not fit; the message says which does
 │   ├── DoneAlready           this very act was done before: nothing was done again
@@ -220,6 +223,18 @@ class ArchiveOvertaken(ArchiveError):
 
 class ArchiveDamaged(ArchiveError):
     """A file of the archive is truncated, changed or missing; `posthouse archive verify` names all of them."""
+
+
+class AuditError(PosthouseError):
+    """The audit log cannot go on."""
+
+
+class AuditUnavailable(AuditError):
+    """The folder or the bucket that the audit log is kept in does not answer."""
+
+
+class AuditDamaged(AuditError):
+    """What the audit log would go on from is not what was signed; nothing was signed on top of it."""
 
 
 class SecretsUnavailable(PosthouseError):

@@ -8,12 +8,12 @@ import typer
 from typer.core import TyperGroup
 
 from posthouse.cli.output import aim, complain, end_of_reader
-from posthouse.errors import BrokerUnavailable, PosthouseError, StoreFull, StoreUnavailable
+from posthouse.errors import AuditUnavailable, BrokerUnavailable, PosthouseError, StoreFull, StoreUnavailable
 
 CHECK_FAILED = 1
 BAD_INPUT = 2
 
-_AWAY = (StoreUnavailable, StoreFull, BrokerUnavailable)
+_AWAY = (AuditUnavailable, StoreUnavailable, StoreFull, BrokerUnavailable)
 
 
 class Group(TyperGroup):

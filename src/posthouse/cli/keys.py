@@ -42,6 +42,7 @@ class Uses(StrEnum):
 
     facts = "facts"
     edits = "edits"
+    audit = "audit"
 
 
 @app.callback()
@@ -55,7 +56,9 @@ def new(
     source: Annotated[str, typer.Option(help="Whose facts it signs: /NAMESPACE/SERVICE, or /SERVICE without one.")],
     topic: Annotated[list[str], typer.Option(help="On these topics; * stands for anything. Can be repeated.")] = ["*"],  # noqa: B006
     tenant: Annotated[list[str], typer.Option(help="For these tenants. Can be repeated.")] = ["*"],  # noqa: B006
-    use: Annotated[Uses, typer.Option(help="For facts, or for edits of held events.")] = Uses.facts,
+    use: Annotated[
+        Uses, typer.Option(help="For facts, for edits of held events, or for checkpoints of the audit log.")
+    ] = Uses.facts,
     since: Annotated[
         str | None, typer.Option(metavar="MOMENT", help="Sign with it from then on. Default: at once.")
     ] = None,

@@ -49,6 +49,7 @@ VERBS: Mapping[str, str] = {
     "grant": "Let somebody replay or edit events for a while, because another one says so.",
     "db": "Make and upgrade the tables of a store.",
     "keys": "Keys of signed facts: make, list, retire, revoke and check them.",
+    "audit": "The audit log: verify it, prove an event, sign a checkpoint.",
     "registry": "A schema registry over HTTP, for Confluent's clients and serializers.",
 }
 """In the order in which they are listed, with the beginning of their help. `posthouse.cli.NAME` holds a function of that name,

@@ -45,6 +45,10 @@ class Edge:
         """How many leaves there are."""
         return sum(len(hashes) << HEIGHT * level for level, hashes in enumerate(self._levels))
 
+    def leaves(self) -> Sequence[bytes]:
+        """Those of the tile of leaves that is not full yet."""
+        return self._levels[0] if self._levels else []
+
     def add(self, leaves: Sequence[bytes]) -> Iterator[Written]:
         """Append leaves; what comes out are the tiles that became full, each after those below it."""
         yield from self._add(0, leaves, self.size >> HEIGHT)

@@ -91,6 +91,8 @@ def _unfit(key: Key, arrival: Arrival, event: Event[bytes]) -> str:
     """Why a key does not stand for a fact; empty when it does."""
     if not key.signs_for(event.source, arrival.topic, event.tenant):
         return f"key {key.id!r} does not sign for {event.source!r:.80} on this topic, for this tenant"
+    if key.use == "audit":
+        return f"key {key.id!r} signs checkpoints of the audit log, and no fact"
     if key.use == "edits" and not arrival.held:
         return f"key {key.id!r} signs edits of held events, and no fact on its way"
     return key.refuses(arrival.at)

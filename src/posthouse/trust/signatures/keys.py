@@ -18,7 +18,7 @@ import msgspec
 from posthouse.errors import ConfigurationError, did_you_mean
 
 State = Literal["next", "active", "retired", "revoked"]
-Use = Literal["facts", "edits"]
+Use = Literal["facts", "edits", "audit"]
 
 DLQ = ".dlq"
 """Topics of dead letters carry what was signed for the topic that they are named after."""
@@ -27,7 +27,8 @@ KEY_BYTES = 32
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
     """A public key. It signs for one `source`, on `topics`, for `tenants`; in patterns `*` stands for anything. A key for `edits`
-    signs held events that an operator changed, and never a fact on its way. Moments are seconds since 1970, None where there is none.
+    signs held events that an operator changed, one for `audit` checkpoints of the audit log, and neither ever a fact on its way.
+    Moments are seconds since 1970, None where there is none.
 
     It signs `since` a moment until it is `retired`, and verifies from the day on which it is in the file, so that readers know it
     first; what arrived before `until`, and before it was `revoked`. Never is the time that an event carries looked at."""

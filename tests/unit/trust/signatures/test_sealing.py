@@ -309,6 +309,13 @@ def test_a_key_for_edits_proves_no_fact_on_its_way(shop: Shop) -> None:
     assert seals.prove(Arrival(TOPIC, AT, held=True), edited).data == b"{}"
 
 
+def test_a_key_for_checkpoints_proves_no_fact_at_all(shop: Shop) -> None:
+    key = shop.keys.make("log")
+    frame = shop.frame(key="log")
+    shop.keys.change(msgspec.structs.replace(key, use="audit"))
+    shop.refuses(frame, "signs checkpoints of the audit log")
+
+
 def test_what_waits_as_a_timer_proves_no_fact(shop: Shop) -> None:
     seals = shop.seam("shop-1").seals
     assert seals is not None

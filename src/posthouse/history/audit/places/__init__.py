@@ -1,0 +1,1 @@
+"""Places where audit logs are kept."""

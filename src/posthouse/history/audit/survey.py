@@ -1,0 +1,97 @@
+"""Survey: the checkpoints of a log and of its second place, and where they contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from posthouse.history.audit.checkpoints import ALL, NEWEST, Signed, read
+from posthouse.history.audit.findings import Finding
+from posthouse.history.audit.notes import NoteError, Verifier, read_checkpoint
+from posthouse.history.audit.place import Place
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """`signed`: the checkpoints that can be believed, by size, smallest first. Where places differ it is that of the first one."""
+
+    signed: Mapping[int, Signed]
+    findings: Sequence[Finding]
+
+
+def survey(place: Place, keys: Sequence[Verifier], second: Place | None = None) -> Survey:
+    """Read every checkpoint there is, in both places."""
+    here, found = _read_all(place, keys)
+    there: dict[int, Signed] = {}
+    if second is not None:
+        there, more = _read_all(second, keys)
+        found += [*more, *_contradictions(place, here, second, there)]
+    found += _newest_file(place, keys, here)
+    if not here and not found:
+        found.append(Finding("checkpoint", f"{place.name} holds no checkpoint: nothing is proven of what is there"))
+    both = {**there, **here}
+    return Survey({size: both[size] for size in sorted(both)}, found)
+
+
+def _read_all(place: Place, keys: Sequence[Verifier]) -> tuple[dict[int, Signed], list[Finding]]:
+    good: dict[int, Signed] = {}
+    bad: dict[str, str] = {}
+    findings = []
+    for path in place.list(ALL):
+        try:
+            one = read(place, path, keys)
+        except NoteError as error:
+            bad[path] = str(error)
+            continue
+        other = good.setdefault(one.checkpoint.size, one)
+        if other.checkpoint.root != one.checkpoint.root:
+            findings.append(Finding("split", f"{other.path} and {one.path} in {place.name} sign different events"))
+    reasons = set(bad.values())
+    if not good and len(bad) > 1 and len(reasons) == 1:
+        return good, [
+            Finding("checkpoint", f"none of the {len(bad)} checkpoints in {place.name} counts: {reasons.pop()}")
+        ]
+    return good, [
+        *findings,
+        *(Finding("checkpoint", f"{path} in {place.name}: {reason}") for path, reason in bad.items()),
+    ]
+
+
+def _contradictions(
+    place: Place, here: Mapping[int, Signed], second: Place, there: Mapping[int, Signed]
+) -> Iterator[Finding]:
+    for size in sorted(here.keys() & there.keys()):
+        if here[size].checkpoint.root != there[size].checkpoint.root:
+            yield Finding(
+                "split",
+                f"two checkpoints of {size:,} events are signed, with different roots: {here[size].path} in {place.name} and "
+                f"{there[size].path} in {second.name}: who signs has told two stories, or somebody else has the key",
+            )
+    ours, theirs = max(here, default=0), max(there, default=0)
+    if ours < theirs:
+        yield Finding(
+            "back",
+            f"the log went back: the newest checkpoint in {place.name} is of {ours:,} events, {second.name} has one of {theirs:,}",
+        )
+    if missing := [there[size].path for size in sorted(there.keys() - here.keys()) if size < ours]:
+        yield Finding("checkpoint", f"{', '.join(missing)} of {second.name} is not in {place.name} any more")
+
+
+def _newest_file(place: Place, keys: Sequence[Verifier], here: Mapping[int, Signed]) -> list[Finding]:
+    """Whether the file that tools look for is the newest checkpoint."""
+    if not here:
+        return []
+    newest = here[max(here)]
+    note = place.get(NEWEST)
+    if note is None:
+        return [Finding("file", f"`{NEWEST}` is missing in {place.name}: it is to hold what {newest.path} holds")]
+    try:
+        said = read_checkpoint(note.decode(errors="replace"), keys)
+    except NoteError as error:
+        return [Finding("checkpoint", f"`{NEWEST}` in {place.name}: {error}")]
+    if said == newest.checkpoint:
+        return []
+    if said.size < newest.checkpoint.size:
+        words = f"`{NEWEST}` in {place.name} went back: it is of {said.size:,} events, {newest.path} is of {newest.checkpoint.size:,}"
+        return [Finding("back", words)]
+    return [Finding("split", f"`{NEWEST}` in {place.name} is none of the checkpoints that are kept there")]
