@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -368,6 +369,35 @@ async def test_a_last_row_goes_with_the_commit_as_it_is(store: PostgresStore, co
     [found] = await drain(store)
     assert (found.tenant, found.event_id, found.headers, found.key) == (NASTY, NASTY, {"a": NASTY}, NASTY)
     assert (found.body, found.sequence) == (given.body, 1)
+
+
+@pytest.mark.parametrize("conforming", ["on", "off"])
+@pytest.mark.parametrize("body", BODIES)
+async def test_a_last_row_that_has_its_number_goes_with_the_commit_too(
+    store: PostgresStore, conforming: str, body: bytes
+) -> None:
+    given = OutboxRow(topic=TOPIC, tenant=NASTY, event_id=NASTY, body=body, headers={"a": NASTY}, key=NASTY)
+    said: list[str] = []
+    async with store.begin() as tx:
+        await tx.execute(f"SET LOCAL standard_conforming_strings = {conforming}")
+        connection: Any = tx.connection
+        [number] = await store.outbox.number(tx, [given])
+        connection.add_query_logger(lambda record: said.append(record.query))
+        given = msgspec.structs.replace(given, sequence=number.sequence, lineage=number.lineage)
+        await store.outbox.append(tx, [given], with_commit=True, numbered=True)
+        assert said == []
+    assert said[0].endswith("; COMMIT")
+    [found] = await drain(store)
+    assert (found.tenant, found.event_id, found.headers, found.key) == (NASTY, NASTY, {"a": NASTY}, NASTY)
+    assert (found.body, found.sequence, found.lineage) == (body, 1, number.lineage)
+
+
+async def test_a_last_row_without_a_key_goes_with_the_commit_too(store: PostgresStore) -> None:
+    given = OutboxRow(topic=TOPIC, tenant="t1", event_id="e", body=b"{}", lineage=7)
+    async with store.begin() as tx:
+        await store.outbox.append(tx, [given], with_commit=True, numbered=True)
+    [found] = await drain(store)
+    assert (found.key, found.sequence, found.headers, found.lineage) == (None, None, {}, 7)
 
 
 async def test_what_comes_after_a_last_row_finds_it_there(store: PostgresStore) -> None:

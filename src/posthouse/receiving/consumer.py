@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 
 from posthouse.broker import Broker, Delivery, Start, Stream
 from posthouse.clock import Clock, backoff
@@ -13,10 +14,13 @@ from posthouse.errors import BrokerError, StoreError
 from posthouse.outage import Outages
 from posthouse.pulse import Pulse
 from posthouse.receiving.acknowledge import Acknowledger
+from posthouse.receiving.ahead import TURN, Ahead, Part
 from posthouse.receiving.executor import NOTHING_KNOWN, Executor
 from posthouse.receiving.inbound import InboundEvent
 from posthouse.receiving.key_queue import KeyQueue
 from posthouse.receiving.order import ordering_key
+from posthouse.seam.inward import BegunFrame
+from posthouse.seam.seals import Seals
 
 log = logging.getLogger("posthouse.consumer")
 
@@ -25,10 +29,6 @@ Item = tuple[Delivery, InboundEvent]
 RECEIVE_WAIT = 1.0
 FIRST_PAUSE, LAST_PAUSE = 0.5, 5.0
 """Seconds between the first two tries while the broker or the database is away, and at the most."""
-
-
-TURN = 0.005
-"""Seconds for which frames are proved before others have their turn."""
 
 
 class Consumer:
@@ -151,6 +151,7 @@ class Membership:
         """Workers that wait for work."""
         self._drained = asyncio.Event()
         self._proves = executor.seam.seals is not None or executor.seam.verify is not None
+        self._ahead = Ahead()
         self._unread = 0
         """Frames that it has and did not look at yet."""
 
@@ -181,6 +182,7 @@ class Membership:
             await asyncio.wait(tasks)
             patience = self._pulse.patience
         finally:
+            self._ahead.close()
             stopper.cancel()
             await _given_up(tasks, self._pulse.last_words)
             await self._say_all(patience)
@@ -202,7 +204,10 @@ class Membership:
                 received = await self._executor.seam.receive(self._stream, self.name, room, RECEIVE_WAIT)
             if not received and self.idle:
                 self._answered()
-            if self._proves:
+            seals = self._executor.seam.seals
+            if seals is not None and self._ahead.pays(received):
+                await self._take_in_proved(seals, received)
+            elif self._proves:
                 await self._take_in_turns(received)
             else:
                 for delivery in received:
@@ -211,11 +216,23 @@ class Membership:
                 self._wake_one()
             await asyncio.sleep(0)
 
-    def _take_in(self, delivery: Delivery) -> None:
-        inbound = self._executor.decoder.from_delivery(delivery)
+    def _take_in(self, delivery: Delivery, begun: BegunFrame | None = None) -> None:
+        inbound = self._executor.decoder.from_delivery(delivery, begun)
         entry = inbound.entry
         key = None if entry.sequence is None else ordering_key(entry)
         self._queue.put(entry.tenant, key, (delivery, inbound))
+
+    async def _take_in_proved(self, seals: Seals, received: Sequence[Delivery]) -> None:
+        """All of them, in their order, verified in threads. Workers begin with the first while the last are on their way."""
+
+        def take(part: Part) -> None:
+            for delivery, begun in part:
+                self._take_in(delivery, begun)
+            self._unread -= len(part)
+            self._wake_one()
+
+        self._unread = len(received)
+        await self._ahead.take_in(received, partial(self._executor.decoder.begin, seals), take)
 
     async def _take_in_turns(self, received: Sequence[Delivery]) -> None:
         """All of them, in their order, and the loop is left to others now and then: to prove hundreds takes a tenth of a second."""

@@ -17,8 +17,8 @@ from posthouse.receiving.handler import Handler
 from posthouse.receiving.policy import DEFAULT, Policy
 from posthouse.redaction import storable, words_of
 from posthouse.seam import Seam
-from posthouse.seam.inward import open_frame
-from posthouse.seam.seals import Arrival
+from posthouse.seam.inward import BegunFrame, open_frame
+from posthouse.seam.seals import Arrival, Seals
 from posthouse.store import WAITED, HeldEvent, HeldState, InboxEntry
 
 
@@ -77,12 +77,16 @@ class Decoder:
     unreadable: Callable[[str], None] = lambda _: None
     """Told, in a short word, why a frame could not be read."""
 
-    def from_delivery(self, delivery: Delivery) -> InboundEvent:
-        """What a delivery is."""
+    def begin(self, seals: Seals, delivery: Delivery) -> BegunFrame:
+        """Read a delivery that is proved later."""
+        return BegunFrame(self.seam, seals, delivery, self.limit)
+
+    def from_delivery(self, delivery: Delivery, begun: BegunFrame | None = None) -> InboundEvent:
+        """What a delivery is; `begun` when it was read already."""
         frame = delivery.frame
         digest = hashlib.blake2b(frame.body, digest_size=16).digest()
         try:
-            event = open_frame(self.seam, self.consumer, delivery, self.limit)
+            event = open_frame(self.seam, self.consumer, delivery, self.limit, begun)
             entry = self._entry(frame.topic, delivery.stored_at, event, digest)
             return InboundEvent(
                 entry=entry,

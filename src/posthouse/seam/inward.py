@@ -21,24 +21,56 @@ from posthouse.errors import ContractError, DecodeError
 from posthouse.events import Event, decode_any
 from posthouse.redaction import words_of
 from posthouse.seam.schema_guard import SchemaGuard
-from posthouse.seam.seals import Arrival, Seals
+from posthouse.seam.seals import Arrival, Claim, Seals
 from posthouse.seam.seam import Seam
 from posthouse.seam.timing import OK, outcome_of
 
 
-def open_frame(seam: Seam, consumer: str, delivery: Delivery, limit: int) -> Event[bytes]:
-    """The envelope of a delivery of at most `limit` bytes. Raises DecodeError, and what `verify` raises."""
-    began, outcome, frame = seam.timing.now(), OK, delivery.frame
+class BegunFrame:
+    """A frame that is being opened: read, and not proved yet. What is costly about that may be done ahead, in any thread."""
+
+    __slots__ = ("_claim", "_error", "_read", "_seals", "took")
+
+    def __init__(self, seam: Seam, seals: Seals, delivery: Delivery, limit: int) -> None:
+        began = seam.timing.now()
+        self._seals = seals
+        self._read: tuple[Arrival, Event[bytes]] | None = None
+        self._claim: Claim | None = None
+        self._error: Exception | None = None
+        try:
+            arrival, event = self._read = _arrival(delivery), _decoded(seam, delivery, limit)
+            self._claim = seals.claim(arrival, event)
+        except Exception as error:
+            self._error = error
+        self.took = seam.timing.now() - began
+        """Seconds on the way of everybody else, until now."""
+
+    def verify(self) -> None:
+        """Do the costly part now. It never raises: what is wrong with a frame belongs to that frame."""
+        try:
+            if self._claim is not None:
+                self._claim.verify()
+        except Exception as error:
+            self._error = error
+
+    def event(self) -> Event[bytes]:
+        """What is in it, proved. Raises what `open_frame` raises."""
+        if self._read is None or self._error is not None:
+            raise self._error or AssertionError("a frame is read or refused")
+        return self._seals.prove(*self._read, self._claim)
+
+
+def open_frame(
+    seam: Seam, consumer: str, delivery: Delivery, limit: int, begun: BegunFrame | None = None
+) -> Event[bytes]:
+    """The envelope of a delivery of at most `limit` bytes, perhaps `begun` before. Raises DecodeError, and what `verify` raises."""
+    began, outcome = seam.timing.now(), OK
     try:
-        if delivery.defect:
-            raise DecodeError("defect", delivery.defect)
-        if len(frame.body) > limit:
-            raise DecodeError("too_large", f"{len(frame.body):,} bytes, the service reads {limit:,}: raise its limit")
-        if seam.verify is not None:
-            seam.verify(frame)
-        if seam.seals is None:
-            return decode_any(frame.headers, frame.body)
-        return _proved(seam.seals, delivery)
+        if begun is not None:
+            began -= begun.took
+            return begun.event()
+        event = _decoded(seam, delivery, limit)
+        return event if seam.seals is None else seam.seals.prove(_arrival(delivery), event)
     except Exception as error:
         outcome = outcome_of(error)
         raise
@@ -46,14 +78,24 @@ def open_frame(seam: Seam, consumer: str, delivery: Delivery, limit: int) -> Eve
         seam.timing.note("inward", consumer, began, outcome)
 
 
-def _proved(seals: Seals, delivery: Delivery) -> Event[bytes]:
-    frame, arrival = delivery.frame, Arrival(delivery.frame.topic, delivery.stored_at)
+def _decoded(seam: Seam, delivery: Delivery, limit: int) -> Event[bytes]:
+    frame = delivery.frame
+    if delivery.defect:
+        raise DecodeError("defect", delivery.defect)
+    if len(frame.body) > limit:
+        raise DecodeError("too_large", f"{len(frame.body):,} bytes, the service reads {limit:,}: raise its limit")
+    if seam.verify is not None:
+        seam.verify(frame)
     try:
-        event = decode_any(frame.headers, frame.body)
+        return decode_any(frame.headers, frame.body)
     except DecodeError as error:
-        seals.refuse_changed(arrival, f"it cannot be read: {words_of(error)}")
+        if seam.seals is not None:
+            seam.seals.refuse_changed(_arrival(delivery), f"it cannot be read: {words_of(error)}")
         raise
-    return seals.prove(arrival, event)
+
+
+def _arrival(delivery: Delivery) -> Arrival:
+    return Arrival(delivery.frame.topic, delivery.stored_at)
 
 
 async def open_data(seam: Seam, event: Event[bytes]) -> Event[bytes]:

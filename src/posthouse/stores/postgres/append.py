@@ -46,6 +46,10 @@ APPEND_ONE = append_one()
 # … and in a statement that has no parameters.
 APPEND_WORDS = "SELECT posthouse.append_one"
 
+# One row that has its number, in such a statement.
+APPEND_NUMBERED_WORDS = "SELECT posthouse.append_numbered"
+NUMBERED_TYPES = ("smallint", "text", "text", "text", "bigint", "integer", "text", "text", "bytea")
+
 
 def appending(rows: Sequence[OutboxRow], place: Place, now: float | None, window: float) -> Steps[Sequence[str]]:
     """Add rows; the event id that stands for each. `now` None: by the database's clock. `window`: seconds for which an
@@ -127,6 +131,30 @@ def append_call(rows: Sequence[OutboxRow], place: Place) -> str | None:
     except ValueError:
         return None  # as a parameter it is refused, with an error that says so
     return f"({literal(place.identity)}, {place.shards}, {shard_of_row(rows[0], place.shards)}::smallint, {words})"
+
+
+def append_numbered_call(rows: Sequence[OutboxRow], place: Place) -> str | None:
+    """The same for one row that has its number."""
+    if len(rows) != 1:
+        return None
+    row = rows[0]
+    shard = shard_of_row(row, place.shards)
+    values = (
+        shard,
+        row.topic,
+        row.tenant,
+        row.key,
+        row.sequence,
+        row.lineage,
+        row.event_id,
+        packed(row.headers),
+        row.body,
+    )
+    try:
+        words = [f"ARRAY[{literal(value)}]::{kind}[]" for value, kind in zip(values, NUMBERED_TYPES, strict=True)]
+    except ValueError:
+        return None
+    return f"({', '.join(words)})"
 
 
 def is_plain(rows: Sequence[OutboxRow]) -> bool:

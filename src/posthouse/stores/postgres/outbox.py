@@ -16,7 +16,15 @@ from posthouse.errors import StoreError
 from posthouse.pulse import alive
 from posthouse.store import OutboxRow, OutboxShard, Poll, SentFilter, StuckRow, Tail, Transaction, parked
 from posthouse.store.outbox import Number, ShardLease
-from posthouse.stores.postgres.append import APPEND_WORDS, append_call, appending, appending_numbered, numbering
+from posthouse.stores.postgres.append import (
+    APPEND_NUMBERED_WORDS,
+    APPEND_WORDS,
+    append_call,
+    append_numbered_call,
+    appending,
+    appending_numbered,
+    numbering,
+)
 from posthouse.stores.postgres.backlog import Page, Pages
 from posthouse.stores.postgres.cursor import Drawn, Move, Whole
 from posthouse.stores.postgres.database import Database
@@ -149,15 +157,13 @@ class PostgresOutbox(StuckRows):
             tx.ready()
             tx.appended = True
             place = self._database.place or await self._database.check()
-            if (
-                with_commit
-                and not numbered
-                and isinstance(tx, PostgresTransaction)
-                and tx.may_spell_out
-                and (call := append_call(rows, place))
-            ):
-                await tx.run_with_commit(self._database.text(APPEND_WORDS) + call)
-                return [row.event_id for row in rows]
+            if with_commit and isinstance(tx, PostgresTransaction) and tx.may_spell_out:
+                words, spelled = (
+                    (APPEND_NUMBERED_WORDS, append_numbered_call) if numbered else (APPEND_WORDS, append_call)
+                )
+                if call := spelled(rows, place):
+                    await tx.run_with_commit(self._database.text(words) + call)
+                    return [row.event_id for row in rows]
             return await tx.carry_out(steps(place))
         theirs = theirs_of(self._database, tx)
         return await theirs.carry_out(steps(await theirs.checked()))
