@@ -1,11 +1,13 @@
-"""What signatures cost: the same work with every fact signed and proved, and with none, in turns. What counts is the processor time of
-this process, which is all that they add to: a commit that waits for a disk or a server hides some of it."""
+"""What signatures cost: the same work with every fact signed and proved, and with none, in turns. Three ratios each: of the rates by the
+clock; of the processor time of this process, where a commit that waits for a disk or a server hides nothing; and the one that would be left
+if the bare Ed25519 operation, timed in the same round, were all that is added to the processor's work."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import itertools
+import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -19,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from benchmarks import shop
 from benchmarks.postgres import shop as postgres_shop
 from benchmarks.postgres.server import BenchServer
-from benchmarks.reading import Reading, Scale, compare
+from benchmarks.reading import Reading, Scale
 from benchmarks.shop import TENANT, Done, OrderPlaced, placed, relay
 from posthouse import App, Event, Policy, Service, Signing, Tx
 from posthouse.app import app_of
@@ -77,52 +79,94 @@ async def on_postgres(server: BenchServer, scale: Scale) -> list[Reading]:
             return await _signing(Ground("PostgreSQL", fresh, postgres_shop.BUSINESS), Path(folder), scale)
 
 
+class Spent(NamedTuple):
+    """Seconds that a piece of work took: of the processor, in all threads, and by the clock."""
+
+    cpu: float
+    clock: float
+
+
+Work = Callable[[bool], Awaitable[Spent]]
+"""Signed, or not."""
+
+
 async def _signing(ground: Ground, folder: Path, scale: Scale) -> list[Reading]:
     signing, rounds = _key(folder), scale.turns(7)
     count, many = scale.count(1_000), scale.count(5_000)
     logs = {on: await _said(ground, signing if on else None, many) for on in (True, False)}
 
-    async def publish(at_once: int, count: int, on: bool, _: int) -> float:
+    async def publish(at_once: int, count: int, on: bool) -> Spent:
         async with ground.fresh() as url:
             orders = _orders(url, MemoryBroker(clock=SystemClock()), signing if on else None)
             await app_of(orders).open()
             await _place(orders, range(at_once), at_once, ground.business)
-            began = time.process_time()
-            await _place(orders, range(count), at_once, ground.business)
-            took = time.process_time() - began
+            spent = await _spent(_place(orders, range(count), at_once, ground.business))
             await orders.aclose()
-            return took
+            return spent
 
-    async def consume(at_once: int, count: int, on: bool, _: int) -> float:
+    async def consume(at_once: int, count: int, on: bool) -> Spent:
         async with ground.fresh() as url:
             log, done = MemoryLog(), Done(count)
             log.topics[TOPIC] = [Stored(frame, time.time()) for frame in logs[on][:count]]
             billing = _billing(url, log, signing if on else None, at_once, done, ground.business)
             [consumer] = (await app_of(billing).opened.prepare()).consumers
-            began = time.process_time()
             async with asyncio.timeout(PATIENCE):
-                await consumer.run(done.stop)
-            took = time.process_time() - began
+                spent = await _spent(consumer.run(done.stop))
             await billing.aclose()
-            return took
+            return spent
 
-    works: dict[str, tuple[int, Callable[[bool, int], Awaitable[float]]]] = {
-        "publish by 1": (count, partial(publish, 1, count)),
-        f"publish by {TOGETHER}": (many, partial(publish, TOGETHER, many)),
-        "consume by 1": (count, partial(consume, 1, count)),
-        f"consume by {TOGETHER}": (many, partial(consume, TOGETHER, many)),
-    }
-    return [
-        await compare(
-            f"{ground.name}: {name}, signed ÷ unsigned",
-            partial(work, True),
-            partial(work, False),
-            rounds=rounds,
-            count=size,
-            goal=GOAL,
+    sign, verify = _bare()
+    readings = []
+    for at_once, size in ((1, count), (TOGETHER, many)):
+        readings += await _compared(
+            f"{ground.name}: publish by {at_once}", partial(publish, at_once, size), sign, rounds, size
         )
-        for name, (size, work) in works.items()
+        readings += await _compared(
+            f"{ground.name}: consume by {at_once}", partial(consume, at_once, size), verify, rounds, size
+        )
+    return readings
+
+
+async def _spent(work: Awaitable[None]) -> Spent:
+    cpu, clock = time.process_time(), time.perf_counter()
+    await work
+    return Spent(time.process_time() - cpu, time.perf_counter() - clock)
+
+
+async def _compared(name: str, work: Work, bare: Callable[[], object], rounds: int, count: int) -> list[Reading]:
+    """The three ratios: medians of those of the rounds. A first round warms up and does not count."""
+    await work(True)
+    await work(False)
+    turns = [(await work(True), await work(False), _seconds(bare) * count) for _ in range(rounds)]
+
+    def reading(measure: str, pairs: Sequence[tuple[float, float]], goal: float | None) -> Reading:
+        """Of pairs of seconds, ours and beside it."""
+        ratio = statistics.median(beside / ours for ours, beside in pairs)
+        ours, beside = (count / statistics.median(column) for column in zip(*pairs, strict=True))
+        met = None if goal is None else ratio >= goal
+        return Reading(
+            measure=f"{name}, {measure}", ours=ours, limit=beside, ratio=ratio, goal=goal, met=met, unit="events/s"
+        )
+
+    return [
+        reading("rate", [(signed.clock, plain.clock) for signed, plain, _ in turns], GOAL),
+        reading("CPU", [(signed.cpu, plain.cpu) for signed, plain, _ in turns], GOAL),
+        reading("CPU with bare Ed25519", [(plain.cpu + alone, plain.cpu) for _, plain, alone in turns], None),
     ]
+
+
+def _bare() -> tuple[Callable[[], object], Callable[[], object]]:
+    """Signing and verifying, and nothing else."""
+    key, said = Ed25519PrivateKey.generate(), bytes(600)
+    signature, public = key.sign(said), key.public_key()
+    return partial(key.sign, said), partial(public.verify, signature, said)
+
+
+def _seconds(work: Callable[[], object], times: int = 300) -> float:
+    began = time.process_time()
+    for _ in range(times):
+        work()
+    return (time.process_time() - began) / times
 
 
 def _key(folder: Path) -> Signing:

@@ -16,7 +16,17 @@ from posthouse.events.codecs.attributes import sequence_text
 from posthouse.events.envelope import Scalar
 from posthouse.trust.signatures.covering import EXACT_TIME, attributes_in, bare, names_in
 from posthouse.trust.signatures.keys import Key
-from posthouse.trust.signatures.material import KIND, NAME, Material, core_of, digest, pae, payload_of, sealed_as
+from posthouse.trust.signatures.material import (
+    KIND,
+    NAME,
+    Material,
+    core_of,
+    digest,
+    digests_of,
+    pae,
+    payload_of,
+    sealed_as,
+)
 
 SEQUENCE, LINEAGE = "sequence", "lineage"
 _TOKEN = secrets.token_hex(24)
@@ -36,8 +46,9 @@ class FactDraft:
         attributes = attributes_in(event)
         self._key, self._private, self._fact = key, private, fact
         self._core = core_of(attributes, fact.data)
-        self._digests = {name: digest(name, attributes[name]) for name in names_in(attributes)}
-        stand_in = _stand_in(key.id, tuple(self._digests), fact.key is not None)
+        names = names_in(attributes)
+        self._digests = dict(zip(names, digests_of(attributes, names), strict=True))
+        stand_in = _stand_in(key.id, tuple(names), fact.key is not None)
         self.event: Event[bytes] = msgspec.structs.replace(event, extensions={**extensions, NAME: stand_in})
 
     def sealed(self, sequence: int | None, lineage: int) -> str:

@@ -5,17 +5,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
-from posthouse.trust.signatures.keys import Key, read_keys
+from posthouse.trust.signatures.keys import Key, Use, read_keys
 
 log = logging.getLogger("posthouse.signatures")
 
 LOOK = 1.0
 """Seconds between two looks whether the file has changed."""
+
+
+MOST = 1_000
+"""Kinds of facts whose key is remembered."""
+
+
+class Chosen(NamedTuple):
+    """The key that some facts are signed with, between two moments: then another may be."""
+
+    found: tuple[Key, Ed25519PrivateKey] | None
+    since: float
+    until: float
 
 
 class Keyring:
@@ -29,6 +42,7 @@ class Keyring:
         self._keys: Mapping[str, Key] = {}
         self._public: dict[str, Ed25519PublicKey] = {}
         self._private: dict[str, Ed25519PrivateKey] = {}
+        self._chosen: dict[tuple[str, str, str, Use], Chosen] = {}
         self._stamp: object = None
         self._looked_at = float("-inf")
         self._complained = ""
@@ -55,19 +69,26 @@ class Keyring:
         """One that `keys` has."""
         return self._public[id]
 
-    def signer(self, source: str, topic: str, tenant: str, use: str = "facts") -> tuple[Key, Ed25519PrivateKey] | None:
+    def signer(self, source: str, topic: str, tenant: str, use: Use = "facts") -> tuple[Key, Ed25519PrivateKey] | None:
         """The newest active key for such facts whose private half is here."""
-        keys, now = self.keys, self._clock.now()
+        keys, now, wanted = self.keys, self._clock.now(), (source, topic, tenant, use)
+        if (chosen := self._chosen.get(wanted)) is not None and chosen.since <= now < chosen.until:
+            return chosen.found
+        if len(self._chosen) >= MOST:
+            self._chosen.clear()
+        chosen = self._chosen[wanted] = self._choose(keys, now, *wanted)
+        return chosen.found
+
+    def _choose(self, keys: Mapping[str, Key], now: float, source: str, topic: str, tenant: str, use: Use) -> Chosen:
         mine = [
             keys[id]
             for id in self._private
-            if id in keys and keys[id].use == use and keys[id].state(now) == "active"
-            and (keys[id].signs_for(source, topic, tenant))
-        ]  # fmt: skip
-        if not mine:
-            return None
-        key = max(mine, key=lambda key: (key.since, key.id))
-        return key, self._private[key.id]
+            if id in keys and keys[id].use == use and keys[id].signs_for(source, topic, tenant)
+        ]
+        turns = [at for key in mine for at in (key.since, key.retired, key.revoked) if at is not None and at > now]
+        active = [key for key in mine if key.state(now) == "active"]
+        best = max(active, key=lambda key: (key.since, key.id), default=None)
+        return Chosen(None if best is None else (best, self._private[best.id]), now, min(turns, default=float("inf")))
 
     def _look(self) -> None:
         self._looked_at = self._clock.monotonic()
@@ -95,6 +116,7 @@ class Keyring:
                     f"{self._path}: the private key {id!r} is not that of the public one with this id"
                 )
         self._keys, self._public, self._private = keys, public, private
+        self._chosen.clear()
 
 
 def _stamp(path: Path) -> object:

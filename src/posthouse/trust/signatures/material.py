@@ -83,19 +83,21 @@ def pae(kind: str, payload: bytes) -> bytes:
 def digest_of(attributes: Mapping[str, Scalar], data: bytes, names: Sequence[str]) -> Material:
     """What there is to sign of an event. `names` are extension attributes; those that it has not count as empty."""
     core = core_of(attributes, data)
-    if not names:
-        return Material(core, None, names)
-    said = attributes.get
-    ext = sha256(b"".join([digest(name, said(name)) for name in names])).digest()
+    ext = sha256(b"".join(digests_of(attributes, names))).digest() if names else None
     return Material(core, ext, names)
 
 
 def core_of(attributes: Mapping[str, Scalar], data: bytes) -> bytes:
     """The digest of the core attributes and of the data."""
-    said = attributes.get
-    digests = [digest(name, said(name)) for name in CORE_BUT_TIME]
-    digests += _digest_of_time(said("time")), sha256(data).digest()
+    digests = digests_of(attributes, CORE_BUT_TIME)
+    digests += _digest_of_time(attributes.get("time")), sha256(data).digest()
     return sha256(b"".join(digests)).digest()
+
+
+def digests_of(attributes: Mapping[str, Scalar], names: Sequence[str]) -> list[bytes]:
+    """Those of attributes other than `time`."""
+    said, known = attributes.get, _known.get
+    return [known(value := said(name)) or digest(name, value) for name in names]
 
 
 def payload_of(material: Material) -> bytes:
@@ -172,35 +174,34 @@ def _unbase64(text: str) -> bytes:
 
 
 def digest(name: str, value: Scalar | None) -> bytes:
-    """That of an attribute other than `time`. What many events say alike is hashed once."""
-    if type(value) is str:
-        alone = name in _EACH_ITS_OWN or len(value) > _SHORT
-        return _digest_of_text(value) if alone else _known_digest(value)
-    if value is None:
-        return _NOTHING
-    if isinstance(value, bool):
-        return _known_digest("true" if value else "false")
-    return _digest_of_text(str(value))
+    """That of one attribute other than `time`. What many events say alike is remembered."""
+    if not isinstance(value, str):
+        if isinstance(value, bool):
+            value = "true" if value else "false"
+        return _NOTHING if value is None else sha256(str(value).encode()).digest()
+    found = sha256(value.encode()).digest()
+    if name not in _EACH_ITS_OWN and len(value) <= _SHORT:
+        if len(_known) >= _MOST:
+            _known.clear()
+        _known[value] = found
+    return found
 
 
+_known: dict[object, bytes] = {}
+"""Digests of short texts. Whatever is no text is in no text's place: it equals none."""
 _EACH_ITS_OWN = frozenset(
     ("id", "exacttime", "sequence", "correlationid", "causationid", "idempotencykey", "dualof", "streamversion")
 )
-"""What no two events say alike: to look for it would cost more than to hash it."""
-_SHORT = 128
-"""Characters of what is kept: what strangers send must not fill our memory."""
-
-
-def _digest_of_text(text: str) -> bytes:
-    return sha256(text.encode()).digest()
-
-
-_known_digest = lru_cache(maxsize=1024)(_digest_of_text)
+"""What hardly two events say alike."""
+_SHORT, _MOST = 128, 4_096
+"""Characters of a text that is remembered, and how many of them: what strangers send must not fill our memory."""
 
 
 def _digest_of_time(value: Scalar | None) -> bytes:
     """That of `time`, which is cut to the second."""
-    return _known_digest(_second_of(value)) if isinstance(value, str) and value else digest("time", value)
+    if isinstance(value, str) and value:
+        value = _second_of(value)
+    return _known.get(value) or digest("time", value)
 
 
 @lru_cache(maxsize=256)
