@@ -18,6 +18,9 @@ from posthouse.clock import Clock, SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.events import Actor
 from posthouse.health import Health
+from posthouse.history.archive import ArchiveReader
+from posthouse.history.archive.opening import reader_of
+from posthouse.history.archive.places import check_place
 from posthouse.opened import Opened, Ports
 from posthouse.operators import OperatorsLog
 from posthouse.options import checked, misfit
@@ -53,6 +56,8 @@ class App:
     publish, read and replay which topic; without it, what the file says that POSTHOUSE_RIGHTS names, and else it is not asked.
     With `secrets`, or POSTHOUSE_SECRETS_KEYS in the environment, personal fields leave encrypted.
     `signing`: which facts are signed and verified, and by which keys; without it, what the environment says in POSTHOUSE_SIGNING.
+    `archive`: where every event is kept, as in `s3://bucket/folder` or `file:///var/lib/archive`; without it, what the environment says in
+    POSTHOUSE_ARCHIVE, and else nowhere.
     """
 
     @checked
@@ -70,6 +75,7 @@ class App:
         rights: Rights | None = None,
         secrets: Secrets | None = None,
         signing: Signing | None = None,
+        archive: str | None = None,
     ) -> None:
         if not services:
             raise ConfigurationError("an App needs a service: App(orders, …)")
@@ -98,6 +104,9 @@ class App:
                 "App: secrets=… and the seam's own encrypt or decrypt are two steps for one place: leave one out"
             )
         self._given = (store, broker)
+        self._archive = archive or os.environ.get("POSTHOUSE_ARCHIVE", "").strip() or None
+        if self._archive is not None:
+            check_place(self._archive)
         self._signing = signing
         self._opened: Opened | None = None
         for service in services:
@@ -115,6 +124,7 @@ class App:
                 _place(broker, "POSTHOUSE_BROKER", "embedded:///posthouse-log.db"),
                 self.clock,
                 "+".join(service.name for service in self.services),
+                self._archive,
             )
             self._opened = Opened(
                 self.services, ports, self.clock, self.settings, self._trusted(self._seam), self._rights, self._secrets
@@ -137,6 +147,12 @@ class App:
         """The broker, opened at first use."""
         return self.opened.ports.broker
 
+    @property
+    def archive(self) -> ArchiveReader | None:
+        """Reads what is archived; None where nothing is."""
+        place = self.opened.ports.archive
+        return None if place is None else reader_of(place)
+
     # What it runs.
 
     async def open(self) -> None:
@@ -149,6 +165,7 @@ class App:
         """Run relay, consumers and timers until `stop` is set; what is in flight is finished. `relay` says where its rows
         come from, in place of the relay's settings. Store and broker that are away are waited for."""
         _refuse_no_parts(only, relay)
+        self.refuse_without_archive(only)
         stop = stop or asyncio.Event()
         for runtime in await prepared([self.opened], relay if "relay" in only else "poll", stop, wait=True):
             await runtime.run(stop, only)
@@ -159,6 +176,7 @@ class App:
         time, for all its services: ConfigurationError for a second one. The block is entered while the broker is away, and
         what it publishes waits in the outbox; a store that is away is waited for, at most 30 s: StoreUnavailable then."""
         _refuse_no_parts(only, relay)
+        self.refuse_without_archive(only)
         opened = self.opened
         if opened.runs:
             raise ConfigurationError(f"{opened.name} runs already: one running() is for all services of an App")
@@ -181,6 +199,13 @@ class App:
             opened.runs = False
             if not self.opened.runs:  # else somebody closed this one, and runs it anew
                 await self.aclose()
+
+    def refuse_without_archive(self, only: Collection[Part]) -> None:
+        """Raise ConfigurationError where the archive alone is to run, and there is none."""
+        if set(only) == {"archive"} and self._archive is None:
+            raise ConfigurationError(
+                f"{self.opened.name} has no archive to write: say where, App(…, archive='s3://bucket/folder') or POSTHOUSE_ARCHIVE"
+            )
 
     def health(self) -> Health:
         """Whether it may be left alone and may be sent work, and which part waits for what, as it was seen last."""

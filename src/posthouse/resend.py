@@ -103,7 +103,7 @@ async def _resend(app: App, apps: Sequence[App], choice: Choice, *, dry_run: boo
             pass
         return await tally.result()
     _refuse_without_right(app, choice)
-    await app.broker.ensure(app.opened.topology())  # a topic that was lost too is made again
+    await app.broker.ensure(app.opened.whole_topology())  # a topic that was lost too is made again
     action = Action(
         verb="outbox resend",
         topic=choice.topic or "",

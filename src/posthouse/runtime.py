@@ -15,6 +15,7 @@ from posthouse.broker import Broker
 from posthouse.clock import Clock, new_id
 from posthouse.errors import ArchiveUnavailable, BrokerError, StoreError
 from posthouse.heartbeat import Heartbeat
+from posthouse.history.archive.opening import ArchiveMember
 from posthouse.history.sweep import PURGE_BATCH, Sweep
 from posthouse.outage import Outages
 from posthouse.processes import Scheduler, Timers
@@ -30,8 +31,8 @@ from posthouse.store import Store, Worker, has_process_tables
 
 log = logging.getLogger("posthouse.runtime")
 
-Part = Literal["relay", "consumers", "timers"]
-PARTS: tuple[Part, ...] = ("relay", "consumers", "timers")
+Part = Literal["relay", "consumers", "timers", "archive"]
+PARTS: tuple[Part, ...] = ("relay", "consumers", "timers", "archive")
 
 SAGA_BATCH = 500
 LOOK = 1.0
@@ -83,6 +84,8 @@ class Runtime:
     """For how many seconds after their end their tombstones are; None: for ever."""
     housekeeping_every: float = 10.0
     projections: Keeper | None = None
+    archive: ArchiveMember | None = None
+    """Writes the archive; None where there is none."""
     precedence: Precedence | None = None
     """Which sagas are run here, and not left to another release; None where there are none."""
     pulse: Pulse = dataclasses.field(default_factory=Pulse)
@@ -113,11 +116,13 @@ class Runtime:
             return False
         if self.schedules is not None and not self.schedules.looked:
             return False
+        if self.archive is not None and not self.archive.idle:
+            return False
         return all(consumer.idle for consumer in self.consumers) and all(retrier.idle for retrier in self.retriers)
 
     async def run(self, stop: asyncio.Event, only: Collection[Part] = PARTS) -> None:
         """Run the parts until `stop`, then let each finish what it has in flight."""
-        parts = [part for part in PARTS if part in only]
+        parts = [part for part in PARTS if part in only and (part != "archive" or self.archive is not None)]
         worker = msgspec.structs.replace(self.worker, id=new_id(), parts=parts)
         heartbeat = Heartbeat(self.store, self.clock, self.seam.timing, worker)
         heard = [consumer.name for consumer in self.consumers] if "consumers" in only else []
@@ -145,6 +150,8 @@ class Runtime:
             if self.projections is not None:
                 keeping = partial(self.projections.run, keep=self._keep_running)
                 loops.append(("projections", keeping, self.projections.pulse))
+        if self.archive is not None and "archive" in only:
+            loops.append((self.archive.name, self.archive.run, self.archive.pulse))
         log.info("%s runs %s%s", self.name, ", ".join(parts), f": {', '.join(heard)}" if heard else "")
         self.heartbeats[:] = [heartbeat]
         self.loops[:] = [name for name, _, _ in loops]
@@ -235,6 +242,8 @@ class Runtime:
             await asyncio.sleep(0)
         await self._forget_sagas()
         await self._forget_effects()
+        if self.archive is not None:
+            await self.archive.forget()
         if self.action_retention is not None:
             with self.pulse.doing("purging the operators' log"):
                 await self.store.actions.purge(self.action_retention, PURGE_BATCH)

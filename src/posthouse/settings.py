@@ -8,6 +8,7 @@ from typing import Literal
 from posthouse.broker import Start
 from posthouse.contracts.retention import RetentionClasses
 from posthouse.events.limits import wrong_text
+from posthouse.history.archive.settings import ArchiveSettings
 from posthouse.options import Count, Options, Seconds
 from posthouse.sending import RelaySettings
 
@@ -49,6 +50,8 @@ class Settings(Options):
     """So many calls to the outside each consumer makes at once; the calls of each saga have a consumer of their own."""
     relay: RelaySettings = dataclasses.field(default_factory=RelaySettings)
     """How the relay works."""
+    archive: ArchiveSettings = dataclasses.field(default_factory=ArchiveSettings)
+    """How the archive is written, where the App has one."""
     region: str = ""
     """Where the App runs; travels in the envelope. Empty: what POSTHOUSE_REGION says."""
     residency: str = ""

@@ -64,7 +64,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 def merged(services: Iterable[Service]) -> Topology:
     """What several services want of the broker that they share."""
-    every = [app.opened.topology() for app in apps_of(services)]
+    every = [app.opened.whole_topology() for app in apps_of(services)]
     groups = {group: read for topology in every for group, read in topology.groups.items()}
     return Topology(topics=sorted({topic for topology in every for topic in topology.topics}), groups=groups)
 

@@ -54,6 +54,7 @@ class PartName(enum.StrEnum):
     RELAY = "relay"
     CONSUMERS = "consumers"
     TIMERS = "timers"
+    ARCHIVE = "archive"
 
 
 def run(
@@ -109,7 +110,7 @@ def run(
     log_level: Annotated[Level, typer.Option(help="The least severe line that is logged.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per log line.")] = False,
 ) -> None:
-    """Run relay, consumers and timers of one or several services.
+    """Run relay, consumers, timers and the archive of one or several services.
 
     SIGTERM or Ctrl-C finishes what is in flight and ends with code 0, within --stop-within seconds whatever hangs; a second
     one ends at once with code 130. Broker and database may come up later: it waits for them and says so.
@@ -131,6 +132,8 @@ def run(
     if saga_misfits is not None:
         for app in apps:
             app.settings = dataclasses.replace(app.settings, saga_misfits=saga_misfits)
+    for app in apps:
+        app.refuse_without_archive([part.value for part in only or ()])
     limit = longest_deadline(apps) + GRACE if stall_exit is None else stall_exit
     listener = None if address is None else listening(address)
     plan = Plan([part for part in PARTS if not only or part in only], relay, wait, listener, prefix, tls)

@@ -19,6 +19,7 @@ WAITING: dict[Part, str] = {
     "relay": "{} in the outbox",
     "consumers": "{} to be applied",
     "timers": "{} to be fired",
+    "archive": "{} to be archived",
 }
 
 
@@ -99,7 +100,7 @@ _ASIDE: dict[Aside, str] = {
     "unfit": "cannot go on with what is stored, and leaves it alone",
 }
 
-_THINGS: dict[Part, str] = {"relay": "event", "consumers": "event", "timers": "timer"}
+_THINGS: dict[Part, str] = {"relay": "event", "consumers": "event", "timers": "timer", "archive": "event"}
 
 
 def _waits(part: Part, number: int, one: Attendance) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from posthouse.broker import Start
 from posthouse.clock import Clock
 from posthouse.events import METADATA_LIMIT
+from posthouse.history.archive.opening import ArchiveMember, group_of, member_of
 from posthouse.opened.ports import Ports
 from posthouse.opened.process import process_name, worker_of
 from posthouse.opened.retaining import sweep_of
@@ -104,6 +105,33 @@ class Building:
             outages=self.outages,
             version_usage=self.version_usage,
             projections=projections.keeper if projections.declared else None,
+            archive=self._archive(),
+        )
+
+    @property
+    def archived(self) -> Mapping[str, Sequence[str]] | None:
+        """The group of the archive and what it reads: every topic that the services know. None where there is no archive."""
+        if self.ports.archive_url is None:
+            return None
+        topics = {topic for service in self.services for topic in service.declared.topics}
+        return {group_of(self.services[0].name): sorted(topics)}
+
+    def _archive(self) -> ArchiveMember | None:
+        place, groups = self.ports.archive, self.archived
+        if place is None or groups is None:
+            return None
+        ((group, topics),) = groups.items()
+        return member_of(
+            group,
+            topics,
+            self.ports.broker,
+            place,
+            self.ports.store.archives,
+            self.clock,
+            process=process_name(),
+            settings=self.settings.archive,
+            start=self.settings.start,
+            outages=self.outages,
         )
 
     async def executor(self, service: str, group: str, handlers: Mapping[str, Handler], start: Start) -> Executor:

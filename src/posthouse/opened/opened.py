@@ -11,6 +11,8 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from posthouse.broker import Topology
 from posthouse.checks import refusals, warnings
 from posthouse.clock import Clock, day_of
@@ -22,7 +24,7 @@ from posthouse.health import Health, PartHealth
 from posthouse.local.loops import close_with_loop
 from posthouse.opened.building import Building, standing
 from posthouse.opened.ports import Ports
-from posthouse.opened.refusing import beyond, clashes, problems_here
+from posthouse.opened.refusing import archive_problems, beyond, clashes, problems_here
 from posthouse.opened.retaining import ages_of
 from posthouse.opened.sagas import Sagas
 from posthouse.opened.writing import builder_of, guard_of, vault_of
@@ -309,7 +311,7 @@ class Opened:
         async with self._opening:  # two of them would be two members of each group, and one of them idle
             if self._runtime is None:
                 await self._refuse_what_cannot_work()
-            await self.ports.broker.ensure(self.topology())
+            await self.ports.broker.ensure(self.whole_topology())
             if self._runtime is None:
                 self._runtime = await self.building.runtime(source or self.settings.relay.source, self.projections)
             return self._runtime
@@ -327,6 +329,13 @@ class Opened:
         ages = ages_of(self.services, self.settings)
         return Topology(topics=sorted(topics | dead), groups=groups, retention=ages)
 
+    def whole_topology(self) -> Topology:
+        """The same with the group of the archive, which is nobody's consumer."""
+        topology = self.topology()
+        if self.building.archived is None:
+            return topology
+        return msgspec.structs.replace(topology, groups={**topology.groups, **self.building.archived})
+
     def groups(self, service: Service) -> Mapping[str, Mapping[str, Handler]]:
         """Handlers of a service by consumer group and subject: of a read model the group of the generation that is live, once
         the store was asked for it."""
@@ -338,8 +347,10 @@ class Opened:
         """Every problem at once, of the store, the broker and the handlers; what only weakens the promise is logged."""
         checks = [*await self.ports.store.checks(today=False), *await self.ports.broker.checks(today=False)]
         checks += await self.sagas.checks()
+        archived, ports = self.building.archived or {}, self.ports
         if problems := [
             *refusals(checks),
+            *(archive_problems(self.services, ports, self.settings, archived, self.keeper) if archived else ()),
             *(
                 found
                 for service in self.services

@@ -10,6 +10,7 @@ from posthouse.broker import Broker
 from posthouse.brokers import check_broker, is_for_one_host, open_broker
 from posthouse.checks import Check
 from posthouse.clock import Clock
+from posthouse.history.archive.places import Place, open_place
 from posthouse.local.naming import named
 from posthouse.local.sharing import Shares, Sharing
 from posthouse.store import CoreStore, Store
@@ -31,7 +32,9 @@ class Ports:
     """A store and a broker, by URL or as they are. Each is opened at first use; those that were given by URL share what they
     can."""
 
-    def __init__(self, store: str | CoreStore, broker: str | Broker, clock: Clock, name: str = "") -> None:
+    def __init__(
+        self, store: str | CoreStore, broker: str | Broker, clock: Clock, name: str = "", archive: str | None = None
+    ) -> None:
         self._name = name
         self._store = store
         self._broker = broker
@@ -41,6 +44,8 @@ class Ports:
             check_store(store)
         if isinstance(broker, str):
             check_broker(broker)
+        self.archive_url = archive
+        """Where the archive is; None where there is none."""
 
     @cached_property
     def store(self) -> Store:
@@ -56,6 +61,11 @@ class Ports:
             return self._broker
         with named(self._name):
             return self._shared(open_broker(self._broker, clock=self._clock))
+
+    @cached_property
+    def archive(self) -> Place | None:
+        """Where the archive lies; None where there is none."""
+        return None if self.archive_url is None else open_place(self.archive_url)
 
     @property
     def store_url(self) -> str:

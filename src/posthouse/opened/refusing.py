@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from posthouse.history.archive.opening import forgets_too_soon
 from posthouse.opened.ports import Ports
 from posthouse.opened.retaining import longest_log
 from posthouse.opened.writing import residency_of
@@ -46,6 +47,26 @@ def beyond(services: Sequence[Service], store: CoreStore) -> list[str]:
         )
         for name in names
     ]
+
+
+def archive_problems(
+    services: Sequence[Service],
+    ports: Ports,
+    settings: Settings,
+    archived: Mapping[str, Sequence[str]],
+    keeper: Keeper | None,
+) -> list[str]:
+    """What keeps the archive of these services from being written: a topic that none of them may read, a name that is taken."""
+    problems = forgets_too_soon(settings.archive, settings.outbox_retention, ports.broker.sheet)
+    for group, topics in archived.items():
+        taken = [service.name for service in services if group in service.declared.consumers]
+        problems += [
+            f"{name} has a consumer {group}, as the group of the archive is called: rename it" for name in taken
+        ]
+        for topic in topics if keeper is not None else ():
+            found = [keeper.read_problems(service.name, group, [topic]) for service in services]
+            problems += found[0] if all(found) else []
+    return problems
 
 
 def problems_here(service: Service, ports: Ports, settings: Settings, seam: Seam, keeper: Keeper | None) -> list[str]:

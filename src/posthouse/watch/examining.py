@@ -163,7 +163,7 @@ async def _topology_check(app: App) -> Check:
     """What is missing is made at the next start; what is set otherwise or left over stays until somebody decides. A service
     may run without the right to list what is there."""
     try:
-        verbs = [step.verb for step in await plan(app.broker, app.opened.topology(), Scope.of(app.services))]
+        verbs = [step.verb for step in await plan(app.broker, app.opened.whole_topology(), Scope.of(app.services))]
     except BrokerError as error:
         return Check(name="topology", found=f"not compared: {error}", judgement="warn", fix=UNCOMPARED)
     missing, changed, left = (verbs.count(verb) for verb in ("create", "change", "delete"))

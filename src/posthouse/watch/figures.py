@@ -196,11 +196,12 @@ def worker_figures(
     shared = {
         "relay": sum(counts.unsent.values()) - sum(counts.refused.values()) > 0,
         "timers": counts.timers > 0 or bool(gauges.schedules_overdue) or unadopted,
+        "archive": app.opened.ports.archive_url is not None,
     }
     for service in app.services:
         idle = [group for group, those in by.items() if not those and owners.consumer(group)["service"] == service.name]
         waits = {**shared, "consumers": any(_works(group, gauges, ways) for group in idle)}
-        for part in PARTS:
+        for part in PARTS if shared["archive"] else PARTS[:-1]:
             there = [worker for worker in running if part in worker.parts]
             mine = [worker for worker in there if service.name in worker.services]
             figures.add("workers", len(mine), {"service": service.name}, part=part)

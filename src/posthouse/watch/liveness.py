@@ -143,4 +143,6 @@ def _work(app: App, figures: Status, idle: Collection[str]) -> dict[Part, int]:
     overdue = sum(one.overdue is not None for one in figures.schedules if one.service in names)
     if timers or overdue:
         work["timers"] = timers + overdue
+    if app.opened.ports.archive_url is not None:
+        work["archive"] = 0
     return work

@@ -28,6 +28,7 @@ async def _of(app: App) -> dict[str, object]:
         "relay": any(service.declared.topics for service in app.services) or bool(counts.unsent),
         "consumers": bool(app.opened.topology().groups),
         "timers": counts.timers > 0 or any(True for service in app.services for _ in service.declared.schedules),
+        "archive": app.opened.ports.archive_url is not None,
     }
     there = {part for one in running for part in one.parts}
     return {
