@@ -165,7 +165,7 @@ class App:
         """Run relay, consumers and timers until `stop` is set; what is in flight is finished. `relay` says where its rows
         come from, in place of the relay's settings. Store and broker that are away are waited for."""
         _refuse_no_parts(only, relay)
-        self.refuse_without_archive(only)
+        refuse_without_archive(self, only)
         stop = stop or asyncio.Event()
         for runtime in await prepared([self.opened], relay if "relay" in only else "poll", stop, wait=True):
             await runtime.run(stop, only)
@@ -176,7 +176,7 @@ class App:
         time, for all its services: ConfigurationError for a second one. The block is entered while the broker is away, and
         what it publishes waits in the outbox; a store that is away is waited for, at most 30 s: StoreUnavailable then."""
         _refuse_no_parts(only, relay)
-        self.refuse_without_archive(only)
+        refuse_without_archive(self, only)
         opened = self.opened
         if opened.runs:
             raise ConfigurationError(f"{opened.name} runs already: one running() is for all services of an App")
@@ -199,13 +199,6 @@ class App:
             opened.runs = False
             if not self.opened.runs:  # else somebody closed this one, and runs it anew
                 await self.aclose()
-
-    def refuse_without_archive(self, only: Collection[Part]) -> None:
-        """Raise ConfigurationError where the archive alone is to run, and there is none."""
-        if set(only) == {"archive"} and self._archive is None:
-            raise ConfigurationError(
-                f"{self.opened.name} has no archive to write: say where, App(…, archive='s3://bucket/folder') or POSTHOUSE_ARCHIVE"
-            )
 
     def health(self) -> Health:
         """Whether it may be left alone and may be sent work, and which part waits for what, as it was seen last."""
@@ -277,6 +270,14 @@ def _refuse_no_parts(only: Collection[Part], relay: RelaySource | None) -> None:
     problems = [misfit("run", "only", only, Collection[Part]), misfit("run", "relay", relay, RelaySource | None)]
     if found := [problem for problem in problems if problem]:
         raise ConfigurationError(*found)
+
+
+def refuse_without_archive(app: App, only: Collection[Part]) -> None:
+    """Raise ConfigurationError where the archive alone is to run, and there is none."""
+    if set(only) == {"archive"} and app.opened.ports.archive_url is None:
+        raise ConfigurationError(
+            f"{app.opened.name} has no archive to write: say where, App(…, archive='s3://bucket/folder') or POSTHOUSE_ARCHIVE"
+        )
 
 
 def _spans(provider: TracerProvider | None) -> Spans | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any, Literal
@@ -121,16 +122,18 @@ class Fuse:
     def __init__(self, at: int = 0, *, after: bool = False, halts: bool = False) -> None:
         self.at, self.after, self.halts = at, after, halts
         self.steps: list[str] = []
-        self.blown = asyncio.Event()
-        self.go_on = asyncio.Event()
+        self.blown = threading.Event()
+        self.go_on = threading.Event()
 
     def step(self, what: str, *, after: bool) -> None:
-        """In a thread or in the loop, where it cannot wait."""
+        """In a thread, where it may wait."""
         if not after:
             self.steps.append(what)
         if self._is_here(after):
             self.blown.set()
-            raise Crash(what)
+            if not self.halts:
+                raise Crash(what)
+            self.go_on.wait(60.0)
 
     async def async_step(self, what: str, *, after: bool) -> None:
         if not after:
@@ -139,7 +142,7 @@ class Fuse:
             self.blown.set()
             if not self.halts:
                 raise Crash(what)
-            await self.go_on.wait()
+            await asyncio.to_thread(self.go_on.wait, 60.0)
 
     def _is_here(self, after: bool) -> bool:
         return not self.blown.is_set() and len(self.steps) == self.at and after == self.after

@@ -44,7 +44,7 @@ def test_all_public_names_together_import_the_run_time_alone() -> None:
     assert of((*BUILD_TIME, *TOOLS, *ADAPTERS), modules) == []
     ours = of(("posthouse",), modules)
     assert len(modules - bare - {*ours}) < 40, "look at what came in, with python -X importtime"
-    assert len(ours) < 235, "what runs is made of many small modules, and each costs its time"
+    assert len(ours) < 240, "what runs is made of many small modules, and each costs its time"
 
 
 @pytest.mark.parametrize("given", ["", "import opentelemetry.trace; "])

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import typer
 
-from posthouse.app import App, apps_of
+from posthouse.app import App, apps_of, refuse_without_archive
 from posthouse.cli.logs import Level, log_to_stderr
 from posthouse.cli.options import Prefix, TlsCert, TlsClientCa, TlsKey, tls_files
 from posthouse.cli.signals import stopping
@@ -133,7 +133,7 @@ def run(
         for app in apps:
             app.settings = dataclasses.replace(app.settings, saga_misfits=saga_misfits)
     for app in apps:
-        app.refuse_without_archive([part.value for part in only or ()])
+        refuse_without_archive(app, [part.value for part in only or ()])
     limit = longest_deadline(apps) + GRACE if stall_exit is None else stall_exit
     listener = None if address is None else listening(address)
     plan = Plan([part for part in PARTS if not only or part in only], relay, wait, listener, prefix, tls)

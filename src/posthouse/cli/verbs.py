@@ -19,7 +19,7 @@ from posthouse.local.naming import name_verb
 VERBS: Mapping[str, str] = {
     "quickstart": "Two services, three tenants, one poison event, one killed worker: and nothing is lost.",
     "new": "Write a small service project that runs at once.",
-    "run": "Run relay, consumers and timers of one or several services.",
+    "run": "Run relay, consumers, timers and the archive of one or several services.",
     "status": "Show whether everything that was committed is applied, in flight or held, and who runs.",
     "console": "Open the console: what flows, what is stuck, what it means, what to press.",
     "watch": "Serve the figures of the stores of some services, and run nothing.",

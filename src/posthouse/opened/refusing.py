@@ -63,7 +63,9 @@ def archive_problems(
         problems += [
             f"{name} has a consumer {group}, as the group of the archive is called: rename it" for name in taken
         ]
-        for topic in topics if keeper is not None else ():
+        if keeper is None:
+            continue
+        for topic in topics:
             found = [keeper.read_problems(service.name, group, [topic]) for service in services]
             problems += found[0] if all(found) else []
     return problems
