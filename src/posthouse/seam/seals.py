@@ -16,7 +16,7 @@ class Draft(Protocol):
     @property
     def event(self) -> Event[bytes]:
         """The fact with all that its seal covers but for its number and lineage, and in the place of the seal a text that is as long as
-        it can get. That text is in no event of anybody's."""
+        it can get. By its beginning, of 48 characters, it is told from whatever anybody says."""
         ...
 
     def sealed(self, sequence: int | None, lineage: int) -> str:
