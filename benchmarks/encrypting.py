@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-from benchmarks.reading import Reading, Scale, compare
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from benchmarks.reading import Reading, Scale
 from benchmarks.shop import BUSINESS, TENANT, Done, copied, create, discard, relay
+from benchmarks.spending import Kind, Spent, compared, nothing, spent
 from posthouse import App, Event, Payload, Personal, Secrets, Service, Tx
 from posthouse.app import app_of
 
 GOAL = 0.7
 """The share of the speed that is left."""
 PERSONS = 100
-
-Work = Callable[[bool, int], Awaitable[float]]
-"""With secrets or without, in that round: the seconds of processor time that it took. Who else is at work does not count."""
 
 
 class Registered(Payload):
@@ -44,7 +43,7 @@ def desk_in(folder: Path, on: bool) -> Service:
     return desk
 
 
-def mail_in(keys: Path, place: Path, done: Done, *, on: bool) -> Service:
+def mail_in(keys: Path, place: Path, done: Done, also: Callable[[], object], *, on: bool) -> Service:
     """The consumer: one row for each event."""
     mail = Service("mail", namespace="hotel")
     App(
@@ -59,6 +58,7 @@ def mail_in(keys: Path, place: Path, done: Done, *, on: bool) -> Service:
     @mail.on(Registered)
     async def write(event: Event[Registered], tx: Tx) -> None:
         await tx.execute(BUSINESS, (event.data.name, event.data.number))
+        also()
         done()
 
     return mail
@@ -72,68 +72,89 @@ def _secrets(folder: Path, on: bool) -> Secrets | None:
     )
 
 
-def registered(number: int) -> Registered:
-    """One of 100 guests in turn."""
-    guest = number % PERSONS
+def registered(number: int, persons: int) -> Registered:
+    """One of so many guests in turn."""
+    guest = number % persons
     return Registered(guest_id=f"g{guest}", number=number, name=f"Guest {guest}", email=f"guest.{guest}@example.org")
 
 
 async def encrypting(folder: Path, scale: Scale) -> list[Reading]:
-    """Publish a hundred at once, and consume, the keys in memory. Beside each the same without secrets on both sides: what
-    the machine does to a comparison."""
-    count = scale.count(1_000)
-    places = {on: folder / ("on" if on else "off") for on in (True, False)}
-    desks: dict[bool, Service] = {}
-    for on, place in places.items():
-        place.mkdir()
-        desks[on] = desk_in(place, on)
-        await _said(desks[on], 0, count)
-        await relay(desks[on])
-        await desks[on].aclose()  # so that all of the log is in its file
+    """Publish a hundred at once, and consume one by one: of 100 persons, whose keys are in memory, and of as many persons as there are
+    events, whose keys are not, and are made when they are published."""
+    count, rounds, bare = scale.count(1_000), scale.turns(9), _bare()
+    readings = []
+    for title, persons in (("keys in memory", PERSONS), ("keys not in memory", count)):
+        place = folder / title.replace(" ", "-")
+        warm = [f"g{number}" for number in range(PERSONS)] if persons == PERSONS else []
+        logs: dict[bool, Path] = {}
+        for on in (True, False):
+            (within := place / ("on" if on else "off")).mkdir(parents=True)
+            logs[on] = await _filled(within, on, count, persons)
 
-    async def publish(on: bool, number: int) -> float:
-        began = time.process_time()
-        await _said(desks[on], number * count, count)
-        return time.process_time() - began
-
-    logs = {on: copied(place / "log.db", place / "log") for on, place in places.items()}
-    persons = [f"g{number}" for number in range(PERSONS)]
-    if (held := app_of(desks[True]).opened.vault) is not None:
-        await held.keyring.fetch(TENANT, persons)
-
-    async def consume(on: bool, number: int) -> float:
-        place = Path(tempfile.mkdtemp(dir=folder)) / "copy"
-        copied(logs[on], place)
-        done = Done(count)
-        mail = mail_in(places[on], place, done, on=on)
-        [consumer] = (await app_of(mail).opened.prepare()).consumers
-        if (vault := app_of(mail).opened.vault) is not None:
-            await vault.keyring.fetch(TENANT, persons)
-        began = time.process_time()
-        await consumer.run(done.stop)
-        took = time.process_time() - began
-        await mail.aclose()
-        discard(place)
-        return took
-
-    works: dict[str, Work] = {"publish-100": publish, "consume": consume}
-    readings, rounds = [], scale.turns(9)
-    try:
-        for name, work in works.items():
-            secret, plain = partial(work, True), partial(work, False)
-            readings += [
-                await compare(f"secrets {name}", secret, plain, rounds=rounds, count=count, goal=GOAL),
-                await compare(f"{name}, neither secret", plain, plain, rounds=rounds, count=count),
-            ]
-        return readings
-    finally:
-        for desk in desks.values():
+        async def publish(warm: Sequence[str], persons: int, kind: Kind) -> Spent:
+            on, also = kind == "ours", bare.encrypt if kind == "limit" else nothing
+            new = Path(tempfile.mkdtemp(dir=folder))
+            desk = desk_in(new, on)
+            await app_of(desk).open()
+            await _warm(desk, warm, make=True)
+            took = await spent(_said(desk, count, persons, also))
             await desk.aclose()
+            discard(new)
+            return took
+
+        async def consume(warm: Sequence[str], logs: Mapping[bool, Path], kind: Kind) -> Spent:
+            on, also = kind == "ours", bare.decrypt if kind == "limit" else nothing
+            new, done = Path(tempfile.mkdtemp(dir=folder)) / "copy", Done(count)
+            copied(logs[on], new)
+            mail = mail_in(logs[on].parent, new, done, also, on=on)
+            [consumer] = (await app_of(mail).opened.prepare()).consumers
+            await _warm(mail, warm)
+            took = await spent(consumer.run(done.stop))
+            await mail.aclose()
+            discard(new)
+            return took
+
+        publishing, consuming = partial(publish, warm, persons), partial(consume, warm, logs)
+        readings += await compared(f"publish by 100, {title}", publishing, rounds, count, GOAL)
+        readings += await compared(f"consume by 1, {title}", consuming, rounds, count, GOAL)
+    return readings
 
 
-async def _said(desk: Service, first: int, count: int) -> None:
-    for number in range(first, first + count, 100):
+class Bare(NamedTuple):
+    """Two fields encrypted or decrypted, and nothing else."""
+
+    encrypt: Callable[[], object]
+    decrypt: Callable[[], object]
+
+
+def _bare() -> Bare:
+    key, nonce, beside, said = AESGCM(AESGCM.generate_key(256)), bytes(12), bytes(150), b"guest.1@example.org"
+    box = key.encrypt(nonce, said, beside)
+    return Bare(
+        lambda: (key.encrypt(nonce, said, beside), key.encrypt(nonce, said, beside)),
+        lambda: (key.decrypt(nonce, box, beside), key.decrypt(nonce, box, beside)),
+    )
+
+
+async def _filled(place: Path, on: bool, count: int, persons: int) -> Path:
+    """The log of what was published there."""
+    desk = desk_in(place, on)
+    await _said(desk, count, persons, nothing)
+    await relay(desk)
+    await desk.aclose()  # so that all of the log is in its file
+    return place / "log.db"
+
+
+async def _warm(service: Service, persons: Sequence[str], *, make: bool = False) -> None:
+    if persons and (vault := app_of(service).opened.vault) is not None:
+        await vault.keyring.fetch(TENANT, persons, make=make)
+
+
+async def _said(desk: Service, count: int, persons: int, also: Callable[[], object]) -> None:
+    for first in range(0, count, 100):
         async with desk.transaction(TENANT) as tx:
-            for one in map(registered, range(number, number + 100)):
+            for number in range(first, first + 100):
+                one = registered(number, persons)
                 await tx.execute(BUSINESS, (one.name, one.number))
                 tx.publish(one)
+                also()

@@ -1,20 +1,17 @@
-"""What signatures cost: the same work with every fact signed and proved, and with none, in turns. Each is read twice, by the clock and
-by the processor time of this process, in all its threads, where a commit that waits for a disk or a server hides nothing. Beside it stands
-the limit: the same work unsigned, with one bare Ed25519 operation for each event, which is what nobody can leave out."""
+"""What signatures cost: the same work with every fact signed and proved, and with none, in turns."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import itertools
-import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -23,6 +20,7 @@ from benchmarks.postgres import shop as postgres_shop
 from benchmarks.postgres.server import BenchServer
 from benchmarks.reading import Reading, Scale
 from benchmarks.shop import TENANT, Done, OrderPlaced, placed, relay
+from benchmarks.spending import Kind, Spent, compared, nothing, spent
 from posthouse import App, Event, Policy, Service, Signing, Tx
 from posthouse.app import app_of
 from posthouse.broker import Frame
@@ -79,79 +77,39 @@ async def on_postgres(server: BenchServer, scale: Scale) -> list[Reading]:
             return await _signing(Ground("PostgreSQL", fresh, postgres_shop.BUSINESS), Path(folder), scale)
 
 
-class Spent(NamedTuple):
-    """Seconds that a piece of work took: of the processor, in all threads, and by the clock."""
-
-    cpu: float
-    clock: float
-
-
-Kind = Literal["signed", "unsigned", "limit"]
-KINDS: Sequence[Kind] = ("signed", "unsigned", "limit")
-"""The last is unsigned too, and signs or verifies something for each event, to no purpose."""
-Work = Callable[[Kind], Awaitable[Spent]]
-
-
 async def _signing(ground: Ground, folder: Path, scale: Scale) -> list[Reading]:
     signing, rounds, bare = _key(folder), scale.turns(7), _bare()
     count, many = scale.count(1_000), scale.count(5_000)
     logs = {on: await _said(ground, signing if on else None, many) for on in (True, False)}
 
     async def publish(at_once: int, count: int, kind: Kind) -> Spent:
-        also = bare.sign if kind == "limit" else _nothing
+        also = bare.sign if kind == "limit" else nothing
         async with ground.fresh() as url:
-            orders = _orders(url, MemoryBroker(clock=SystemClock()), signing if kind == "signed" else None)
+            orders = _orders(url, MemoryBroker(clock=SystemClock()), signing if kind == "ours" else None)
             await app_of(orders).open()
             await _place(orders, range(at_once), at_once, ground.business)
-            spent = await _spent(_place(orders, range(count), at_once, ground.business, also))
+            took = await spent(_place(orders, range(count), at_once, ground.business, also))
             await orders.aclose()
-            return spent
+            return took
 
     async def consume(at_once: int, count: int, kind: Kind) -> Spent:
-        on, also = kind == "signed", bare.verify if kind == "limit" else _nothing
+        on, also = kind == "ours", bare.verify if kind == "limit" else nothing
         async with ground.fresh() as url:
             log, done = MemoryLog(), Done(count)
             log.topics[TOPIC] = [Stored(frame, time.time()) for frame in logs[on][:count]]
             billing = _billing(url, log, signing if on else None, at_once, done, ground.business, also)
             [consumer] = (await app_of(billing).opened.prepare()).consumers
             async with asyncio.timeout(PATIENCE):
-                spent = await _spent(consumer.run(done.stop))
+                took = await spent(consumer.run(done.stop))
             await billing.aclose()
-            return spent
+            return took
 
     readings = []
     for at_once, size in ((1, count), (TOGETHER, many)):
         for name, work in (("publish", publish), ("consume", consume)):
             title = f"{ground.name}: {name} by {at_once}"
-            readings += await _compared(title, partial(work, at_once, size), rounds, size)
+            readings += await compared(title, partial(work, at_once, size), rounds, size, GOAL)
     return readings
-
-
-async def _spent(work: Awaitable[None]) -> Spent:
-    cpu, clock = time.process_time(), time.perf_counter()
-    await work
-    return Spent(time.process_time() - cpu, time.perf_counter() - clock)
-
-
-async def _compared(title: str, work: Work, rounds: int, count: int) -> list[Reading]:
-    """Medians of the ratios of the rounds. A first round of each warms up and does not count."""
-    turns = [[await work(kind) for kind in KINDS] for _ in range(rounds + 1)][1:]
-
-    def reading(name: str, measure: str, kind: int, goal: float | None = None) -> Reading:
-        pairs = [(getattr(turn[kind], measure), getattr(turn[1], measure)) for turn in turns]
-        ratio = statistics.median(beside / ours for ours, beside in pairs)
-        ours, beside = (count / statistics.median(column) for column in zip(*pairs, strict=True))
-        met = None if goal is None else ratio >= goal
-        return Reading(
-            measure=f"{title}, {name}", ours=ours, limit=beside, ratio=ratio, goal=goal, met=met, unit="events/s"
-        )
-
-    return [
-        reading("rate", "clock", 0, GOAL),
-        reading("limit of the rate", "clock", 2),
-        reading("CPU", "cpu", 0, GOAL),
-        reading("limit of the CPU", "cpu", 2),
-    ]
 
 
 class Bare(NamedTuple):
@@ -164,10 +122,6 @@ class Bare(NamedTuple):
 def _bare() -> Bare:
     key, said = Ed25519PrivateKey.generate(), bytes(600)
     return Bare(partial(key.sign, said), partial(key.public_key().verify, key.sign(said), said))
-
-
-def _nothing() -> None:
-    """What an event costs besides."""
 
 
 def _key(folder: Path) -> Signing:
@@ -208,7 +162,7 @@ def _billing(
 
 
 async def _place(
-    orders: Service, numbers: Sequence[int], at_once: int, business: str, also: Callable[[], object] = _nothing
+    orders: Service, numbers: Sequence[int], at_once: int, business: str, also: Callable[[], object] = nothing
 ) -> None:
     for first in range(0, len(numbers), at_once):
         async with orders.transaction(TENANT) as tx:

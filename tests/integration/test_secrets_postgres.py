@@ -74,13 +74,30 @@ async def test_a_key_store_without_tables_says_what_makes_them(tmp_path: Path, s
 async def test_many_who_want_a_key_at_once_get_the_same(keys_url: str) -> None:
     await made(keys_url)
     stores = [PostgresKeys(keys_url) for _ in range(4)]
-    found = await asyncio.gather(*(one.add("t1", "g1", bytes([n])) for n, one in enumerate(stores)))
-    assert len({key.wrapped for key in found}) == 1
+    found = await asyncio.gather(*(one.add("t1", {"g1": bytes([n])}) for n, one in enumerate(stores)))
+    assert len({keys["g1"].wrapped for keys in found}) == 1
     first = await stores[0].erase(Erasure(tenant="t1", subject="g1", why="asked", by="dpo", at=1.0))
     again = await stores[1].erase(Erasure(tenant="t1", subject="g1", why="twice", by="dpo", at=2.0))
     assert first == again
     assert first.number > 0
-    assert (await stores[2].add("t1", "g1", b"new")).wrapped is None
+    assert (await stores[2].add("t1", {"g1": b"new"}))["g1"].wrapped is None
+    for one in stores:
+        await one.aclose()
+
+
+async def test_many_who_want_many_keys_in_any_order_get_the_same_and_nobody_erased_gets_one(keys_url: str) -> None:
+    await made(keys_url)
+    stores = [PostgresKeys(keys_url) for _ in range(4)]
+    await stores[0].erase(Erasure(tenant="t1", subject="g7", why="asked", by="dpo", at=1.0))
+    persons = [f"g{number}" for number in range(100)]
+    for turn in range(5):
+        orders = [persons[place * 25 :] + persons[: place * 25] for place in range(4)]
+        wanted = [{f"{turn}{one}": bytes([place]) for one in order} for place, order in enumerate(orders)]
+        found = await asyncio.gather(*(one.add("t1", keys) for one, keys in zip(stores, wanted, strict=True)))
+        assert all(keys == found[0] and len(keys) == 100 for keys in found)
+    known = await stores[1].add("t1", dict.fromkeys(persons, b"new"))
+    assert [subject for subject, key in known.items() if key.wrapped is None] == ["g7"]
+    assert await stores[2].get("t1", persons) == known
     for one in stores:
         await one.aclose()
 

@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -159,8 +159,11 @@ class Keyring:
             found |= await self._some(store, master, tenant, some, make)
         return found
 
-    async def _made(self, store: KeyStore, master: Master, tenant: str, subject: str) -> StoredKey:
-        return await store.add(tenant, subject, await master.wrap(tenant, subject, AESGCM.generate_key(SIZE * 8)))
+    async def _made(
+        self, store: KeyStore, master: Master, tenant: str, subjects: Sequence[str]
+    ) -> Mapping[str, StoredKey]:
+        fresh = {subject: AESGCM.generate_key(SIZE * 8) for subject in subjects}
+        return await store.add(tenant, {one: await master.wrap(tenant, one, key) for one, key in fresh.items()})
 
     async def _some(
         self, store: KeyStore, master: Master, tenant: str, subjects: Collection[str], make: bool
@@ -171,12 +174,10 @@ class Keyring:
         while True:
             forgot, until, found = self._forgot, time.monotonic() + self._keep, dict[str, Key]()
             known = await store.get(tenant, subjects)
-            for subject in subjects:
-                stored = known.get(subject)
-                if stored is None and make:
-                    stored = await self._made(store, master, tenant, subject)
-                if stored is not None:
-                    found[subject] = await _unwrapped(master, stored)
+            if make and (new := [subject for subject in subjects if subject not in known]):
+                known = {**known, **await self._made(store, master, tenant, new)}
+            for subject, stored in known.items():
+                found[subject] = await _unwrapped(master, stored)
             if time.monotonic() > self._heard + self._lease:
                 late += 1
                 if late == TRIES:

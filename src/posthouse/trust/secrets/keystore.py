@@ -60,8 +60,9 @@ class KeyStore(Protocol):
         """What there is of these persons, keys and tombstones."""
         ...
 
-    async def add(self, tenant: str, subject: str, wrapped: bytes) -> StoredKey:
-        """Add a key, unless there is one or a tombstone; returns what stands then, whoever was first."""
+    async def add(self, tenant: str, wrapped: Mapping[str, bytes]) -> Mapping[str, StoredKey]:
+        """Add the keys of these persons, together, each unless there is one or a tombstone; returns what stands then, whoever was
+        first."""
         ...
 
     async def erase(self, erasure: Erasure) -> Erasure:

@@ -53,6 +53,13 @@ CREATE TABLE IF NOT EXISTS posthouse_keys.holder (
 );
 """
 KEY = "tenant, subject, wrapped, extract(epoch FROM made_at)::double precision, erased_at"
+# The keys of some persons of a tenant.
+GET = f"SELECT {KEY} FROM posthouse_keys.key WHERE tenant = $1 AND subject = ANY ($2)"
+# Give them some. In one order, or two who add the same would wait for each other.
+ADD = """
+INSERT INTO posthouse_keys.key (tenant, subject, wrapped)
+SELECT $1, n.subject, n.wrapped FROM unnest($2::text[], $3::bytea[]) n (subject, wrapped) ORDER BY n.subject ON CONFLICT DO NOTHING
+"""
 # None is given twice, though the counter be brought back from a backup.
 NEXT = "SELECT greatest(last + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM posthouse_keys.counter FOR UPDATE"
 TOMBSTONE = "tenant, subject, why, by, erased_at, erasure"
@@ -100,21 +107,15 @@ class PostgresKeys:
             return bool(await run.fetchval(BESIDE_STORE))
 
     async def get(self, tenant: str, subjects: Collection[str]) -> Mapping[str, StoredKey]:
-        sql = f"SELECT {KEY} FROM posthouse_keys.key WHERE tenant = $1 AND subject = ANY ($2)"
         async with self._transaction() as run:
-            rows = await run.fetch(sql, tenant, list(subjects))
+            rows = await run.fetch(GET, tenant, list(subjects))
         return {row[1]: StoredKey(*row) for row in rows}
 
-    async def add(self, tenant: str, subject: str, wrapped: bytes) -> StoredKey:
+    async def add(self, tenant: str, wrapped: Mapping[str, bytes]) -> Mapping[str, StoredKey]:
         async with self._transaction() as run:
-            added = await run.fetchrow(
-                f"INSERT INTO posthouse_keys.key (tenant, subject, wrapped) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING {KEY}",
-                tenant, subject, wrapped,
-            )  # fmt: skip
-            sql = f"SELECT {KEY} FROM posthouse_keys.key WHERE tenant = $1 AND subject = $2"
-            row = added or await run.fetchrow(sql, tenant, subject)
-            assert row is not None  # rows are never deleted
-            return StoredKey(*row)
+            await run.execute(ADD, tenant, list(wrapped), list(wrapped.values()))
+            rows = await run.fetch(GET, tenant, list(wrapped))
+        return {row[1]: StoredKey(*row) for row in rows}
 
     async def erase(self, erasure: Erasure) -> Erasure:
         async with self._transaction() as run:

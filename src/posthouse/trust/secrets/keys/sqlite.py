@@ -86,24 +86,18 @@ class SqliteKeys:
             await self.upgrade()
 
     async def get(self, tenant: str, subjects: Collection[str]) -> Mapping[str, StoredKey]:
-        wanted = list(subjects)
-        sql = f"SELECT tenant, subject, wrapped, made_at, erased_at FROM posthouse_key WHERE tenant = ? AND subject IN ({_marks(wanted)})"
-        rows = await self._do(_all(sql, tenant, *wanted))
+        rows = await self._do(_all(_get(len(subjects)), tenant, *subjects))
         return {row[1]: StoredKey(*row) for row in rows}
 
-    async def add(self, tenant: str, subject: str, wrapped: bytes) -> StoredKey:
-        def add(run: sqlite3.Connection) -> StoredKey:
-            run.execute(
+    async def add(self, tenant: str, wrapped: Mapping[str, bytes]) -> Mapping[str, StoredKey]:
+        def add(run: sqlite3.Connection) -> list[Any]:
+            run.executemany(
                 "INSERT INTO posthouse_key (tenant, subject, wrapped, made_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (tenant, subject, wrapped, self._clock.now()),
+                [(tenant, subject, key, self._clock.now()) for subject, key in wrapped.items()],
             )
-            found = run.execute(
-                "SELECT tenant, subject, wrapped, made_at, erased_at FROM posthouse_key WHERE tenant = ? AND subject = ?",
-                (tenant, subject),
-            )
-            return StoredKey(*found.fetchone())
+            return run.execute(_get(len(wrapped)), (tenant, *wrapped)).fetchall()
 
-        return await self._do(add)
+        return {row[1]: StoredKey(*row) for row in await self._do(add)}
 
     async def erase(self, erasure: Erasure) -> Erasure:
         def erase(run: sqlite3.Connection) -> Erasure:
@@ -219,6 +213,12 @@ def _mapped() -> Iterator[None]:
 
 def _all(sql: str, *values: object) -> Callable[[sqlite3.Connection], list[Any]]:
     return lambda run: run.execute(sql, values).fetchall()
+
+
+def _get(many: int) -> str:
+    """The keys of so many persons of a tenant."""
+    marks = ", ".join("?" * many)
+    return f"SELECT tenant, subject, wrapped, made_at, erased_at FROM posthouse_key WHERE tenant = ? AND subject IN ({marks})"
 
 
 def _marks(values: Collection[str]) -> str:
