@@ -10,13 +10,13 @@ from typing import Annotated
 import pytest
 import pytest_asyncio
 
-from posthouse import App, Event, Payload, Personal, Rights, RuleBroken, Service, Tx, app_of
+from posthouse import App, Event, Payload, Personal, Rights, RuleBroken, Secrets, Service, Tx, app_of
 from posthouse.clock import SystemClock
 from posthouse.erasure import erase
 from posthouse.events import decode_any
 from posthouse.processes import Saga, Turn, starts
 from posthouse.seam.seals import SEAL
-from posthouse.testing import Harness, rehost
+from posthouse.testing import Harness, assert_survives_crashes, rehost
 from posthouse.trust.secrets import ERASED
 from posthouse.watch.status import drained
 from tests.kit.guests import GuestRegistered, Hotel
@@ -96,6 +96,24 @@ async def test_a_harness_has_keys_of_its_own_and_leaves_those_of_persons_alone(h
         await hotel.register("g1", "Ada-Lovelace")
         folder = await asyncio.to_thread(lambda: list(tmp_path.iterdir()))
     assert not {"keys.db", "master.key"} & {file.name for file in folder}
+
+
+async def test_a_power_cut_after_any_step_changes_nothing_of_what_is_said_in_secret() -> None:
+    service = Service("hotel")
+    service.event("guest.welcomed.v1", key="guest_id", about="guest_id")(GuestWelcomed)
+    service.on(GuestWelcomed)(_listen)
+    App(service, secrets=Secrets(reads=["*"]))
+
+    async def scenario(harness: Harness) -> None:
+        await harness.publish(GuestWelcomed(guest_id="g1", words="Ada"))
+        await harness.settled()
+
+    crashes = await assert_survives_crashes(scenario, service)
+    assert crashes.runs == crashes.steps > 3
+
+
+async def _listen(event: Event[GuestWelcomed], tx: Tx) -> None:
+    assert event.data.words == "Ada"
 
 
 async def test_in_a_harness_somebody_is_erased(hotel: Trusting) -> None:

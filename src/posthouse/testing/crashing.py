@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
 from posthouse.app import app_of
+from posthouse.contracts.boxes import SEALED
 from posthouse.errors import DecodeError
 from posthouse.events import decode_any
 from posthouse.service import Service
@@ -18,6 +20,9 @@ Scenario = Callable[[Harness], Awaitable[None]]
 
 End = Callable[[Harness], Awaitable[object]]
 """What counts when all is over."""
+
+CARRIED = re.compile(f"{SEALED}[^⟩]*")
+"""A secret that a saga carries on, which is different in each run."""
 
 
 class Crashes(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,14 +60,16 @@ async def assert_survives_crashes(
 async def whole(harness: Harness) -> object:
     """Everything that is left, by name."""
     found: dict[str, object] = dict(await harness.everything())
-    found["facts"] = _facts(harness)
+    found["facts"] = await _facts(harness)
     for service in harness.services:
         async for row in app_of(service).sagas.find():
             name = f"saga {row.saga} {row.id} of {row.tenant}"
-            found[name] = (row.status, list(row.steps), row.reason, bytes(row.state).decode(), sorted(row.deadlines))
+            state = CARRIED.sub(SEALED, bytes(row.state).decode())
+            found[name] = (row.status, list(row.steps), row.reason, state, sorted(row.deadlines))
         pending = await app_of(service).store.timers.pending(limit=100_000)
+        facts = [await harness.opened(decode_any(timer.row.headers, timer.row.body)) for timer in pending]
         found[f"timers of {service.name}"] = sorted(
-            (timer.due_at, timer.row.topic, decode_any(timer.row.headers, timer.row.body).data) for timer in pending
+            (timer.due_at, timer.row.topic, fact.data) for timer, fact in zip(pending, facts, strict=True)
         )
     return found
 
@@ -78,8 +85,8 @@ async def _run(
         return await end(plant), plant.steps
 
 
-def _facts(harness: Harness) -> list[tuple[str, bytes]]:
-    """What the broker has, each event once, however often it was sent."""
+async def _facts(harness: Harness) -> list[tuple[str, bytes]]:
+    """What the broker has, each event once, however often it was sent. What is secret is different in each run: it counts what it says."""
     found: dict[str, tuple[str, bytes]] = {}
     for log in harness.broker.log.topics.values():
         for stored in log:
@@ -87,7 +94,7 @@ def _facts(harness: Harness) -> list[tuple[str, bytes]]:
                 event = decode_any(stored.frame.headers, stored.frame.body)
             except DecodeError:
                 continue
-            found[event.id] = (event.type, event.data)
+            found[event.id] = (event.type, (await harness.opened(event)).data)
     return sorted(found.values())
 
 

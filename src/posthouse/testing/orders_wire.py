@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import msgspec
 
@@ -44,8 +44,11 @@ Line = tuple[str, str]
 class GatedBroker(MemoryBroker):
     """Of tenants that play, facts of the `gated` types wait at the gate, and what follows in their line behind them."""
 
-    def __init__(self, clock: Clock, gated: Collection[str]) -> None:
+    def __init__(
+        self, clock: Clock, gated: Collection[str], opened: Callable[[Event[bytes]], Awaitable[Event[bytes]]]
+    ) -> None:
         super().__init__(clock=clock)
+        self._opened = opened
         self.playing: set[str] = set()
         self.said: dict[str, list[Sent]] = {}
         """What anybody said, by tenant, and was not looked at yet."""
@@ -55,7 +58,7 @@ class GatedBroker(MemoryBroker):
     async def publish(self, frames: Sequence[Frame]) -> Sequence[Verdict]:
         verdicts = []
         for frame in frames:
-            sent = Sent(frame, decode_any(frame.headers, frame.body))
+            sent = Sent(frame, await self._opened(decode_any(frame.headers, frame.body)))
             verdicts.append(ACCEPTED if self._stopped(sent) else (await super().publish([frame]))[0])
         return verdicts
 
@@ -99,7 +102,7 @@ class GatedHarness(Harness):
 
     def __init__(self, *services: Service, gated: Collection[str]) -> None:
         super().__init__(*services, schedules=False)  # they are no answer of the world, and go on for ever
-        self.broker: GatedBroker = GatedBroker(self.clock, gated)
+        self.broker: GatedBroker = GatedBroker(self.clock, gated, self.opened)
 
     def runs_as(self, runtime: Runtime) -> Runtime:
         """No saga is forgotten: one that has ended is looked at when those beside it have, whenever that is."""
