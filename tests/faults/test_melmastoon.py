@@ -73,7 +73,7 @@ def test_the_command_prints_one_object_and_nothing_else() -> None:
     assert said["money_balanced"] is True
     names = ("nights_oversold", "keys_lingering", "lost", "duplicated", "out_of_order")
     assert {name: said[name] for name in names} == dict.fromkeys(names, 0)
-    assert len(said["events"]) == 82
+    assert len(said["events"]) == 83
     assert msgspec.convert(said, Figures).adds_up
 
 

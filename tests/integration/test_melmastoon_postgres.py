@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +16,7 @@ import pytest
 from melmastoon.billing import billing
 from melmastoon.billing.accounts import balance
 from melmastoon.billing.stay import post_extra
+from melmastoon.demo.secrets import secrets_in
 from melmastoon.facts.billing import ChargePosted, FolioClosed, FolioOpened, RefundPosted
 from melmastoon.facts.housekeeping import TaskAssigned
 from melmastoon.facts.inventory import AllocationCommitted, AllocationReallocated, OversellBlocked
@@ -59,9 +61,11 @@ WAITING = "SELECT COUNT(*) FROM pg_locks WHERE NOT granted"
 
 
 @asynccontextmanager
-async def on_postgres(service: Service, url: str, broker: MemoryBroker, clock: Clock) -> AsyncIterator[Service]:
-    """A service on a database of its own."""
-    before = rehost(service, store=url, broker=broker, clock=clock)
+async def on_postgres(
+    service: Service, url: str, broker: MemoryBroker, clock: Clock, folder: Path
+) -> AsyncIterator[Service]:
+    """A service on a database of its own; the keys of guests are in the folder."""
+    before = rehost(service, store=url, broker=broker, clock=clock, secrets=secrets_in(folder, service))
     try:
         await app_of(service).store.upgrade()
         yield service
@@ -71,10 +75,10 @@ async def on_postgres(service: Service, url: str, broker: MemoryBroker, clock: C
 
 
 @pytest.fixture
-async def rooms(postgres_url: str) -> AsyncIterator[str]:
+async def rooms(postgres_url: str, tmp_path: Path) -> AsyncIterator[str]:
     """Inventory with one room, and two bookings that want it, the second from a night earlier on; the URL of its database."""
     clock = ManualClock()
-    async with on_postgres(inventory, postgres_url, MemoryBroker(clock=clock), clock):
+    async with on_postgres(inventory, postgres_url, MemoryBroker(clock=clock), clock, tmp_path):
         async with inventory.transaction("t1") as tx:
             await run(
                 tx, "INSERT INTO rooms (tenant, room_id, property_id, room_type) VALUES (?, 'r1', 'p1', 'double')", "t1"

@@ -125,7 +125,7 @@ async def test_what_was_done_offline_is_taken_over_once() -> None:
 async def test_what_was_done_offline_says_so_in_its_envelope_and_the_conflict_that_came_of_it_does_not() -> None:
     async def record(mutation: Mutation) -> None:
         async with sync.transaction("t1") as tx:
-            tx.publish(CursorAdvanced(device_id="d1", cursor=1, pulled=1))
+            tx.publish(CursorAdvanced(device_id="d1", cursor=1, pulled=1), idempotency_key="sync:cursor:d1:1")
 
     async with Harness(sync) as house:
         await _said(house, BOUND, held(), confirmed())

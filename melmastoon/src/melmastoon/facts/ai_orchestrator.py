@@ -26,7 +26,9 @@ class Provenance(Payload):
     """What it was made from: a fact's id, or the hash of a prompt."""
 
 
-@ai_orchestrator.event("anomaly.detected.v1", key="anomaly_id", retention="cold", provenance="provenance")
+@ai_orchestrator.event(
+    "anomaly.detected.v1", key="anomaly_id", retention="cold", provenance="provenance", idempotency="required"
+)
 class AnomalyDetected(Payload):
     """Something looks wrong, and a person should look at it. Nothing is done about it by itself."""
 
@@ -37,7 +39,9 @@ class AnomalyDetected(Payload):
     provenance: Provenance
 
 
-@ai_orchestrator.event("hitl.decided.v1", key="anomaly_id", retention="cold", provenance="provenance")
+@ai_orchestrator.event(
+    "hitl.decided.v1", key="anomaly_id", retention="cold", provenance="provenance", idempotency="required"
+)
 class HumanDecided(Payload):
     """A person looked, and said whether the model was right."""
 
@@ -49,7 +53,9 @@ class HumanDecided(Payload):
     """Of what was decided about."""
 
 
-@ai_orchestrator.event("completion.completed.v1", key="completion_id", retention="cold", provenance="provenance")
+@ai_orchestrator.event(
+    "completion.completed.v1", key="completion_id", retention="cold", provenance="provenance", idempotency="required"
+)
 class CompletionCompleted(Payload):
     """A model wrote a text; it is fetched by its hash."""
 
@@ -59,7 +65,9 @@ class CompletionCompleted(Payload):
     provenance: Provenance
 
 
-@ai_orchestrator.event("completion.refused.v1", key="completion_id", retention="cold", provenance="provenance")
+@ai_orchestrator.event(
+    "completion.refused.v1", key="completion_id", retention="cold", provenance="provenance", idempotency="required"
+)
 class CompletionRefused(Payload):
     """Moderation stopped a text, before the model was asked or after it had answered."""
 
@@ -70,7 +78,13 @@ class CompletionRefused(Payload):
     provenance: Provenance
 
 
-@ai_orchestrator.event("inference.local_completed.v1", key="inference_id", retention="cold", provenance="provenance")
+@ai_orchestrator.event(
+    "inference.local_completed.v1",
+    key="inference_id",
+    retention="cold",
+    provenance="provenance",
+    idempotency="required",
+)
 class LocalInferenceCompleted(Payload):
     """A model on a desktop found something, perhaps while the line was down."""
 

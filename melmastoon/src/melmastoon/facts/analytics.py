@@ -10,7 +10,7 @@ from posthouse import Payload
 analytics = service("analytics", owner="insight")
 
 
-@analytics.event("snapshot.computed.v1", key="snapshot_id", retention="warm")
+@analytics.event("snapshot.computed.v1", key="snapshot_id", retention="warm", idempotency="required")
 class SnapshotComputed(Payload):
     """The figures of one tenant's day, as far as they are known. `revision` is the number of facts that they count."""
 

@@ -10,7 +10,7 @@ from posthouse import Payload
 audit = service("audit", owner="compliance")
 
 
-@audit.event("entry.appended.v1", key="entry_id", retention="cold")
+@audit.event("entry.appended.v1", key="entry_id", retention="cold", idempotency="required")
 class EntryAppended(Payload):
     """A fact that the law wants kept, or an operator's note, stands in the tenant's chain at this position."""
 
@@ -22,7 +22,7 @@ class EntryAppended(Payload):
     entry_hash: str
 
 
-@audit.event("merkle.anchored.v1", key="anchor_id", retention="cold")
+@audit.event("merkle.anchored.v1", key="anchor_id", retention="cold", idempotency="required")
 class MerkleAnchored(Payload):
     """A day of a tenant's chain is closed. Who keeps the root can prove any entry of it."""
 

@@ -12,7 +12,7 @@ billing = service("billing", owner="finance")
 ChargeKind = Literal["stay", "delta", "extra"]
 
 
-@billing.event("folio.opened.v1", key="folio_id", retention="cold")
+@billing.event("folio.opened.v1", key="folio_id", retention="cold", idempotency="required")
 class FolioOpened(Payload):
     """The guest's account is open for the stay."""
 
@@ -21,7 +21,7 @@ class FolioOpened(Payload):
     currency: str
 
 
-@billing.event("folio.charge_posted.v1", key="folio_id", retention="cold")
+@billing.event("folio.charge_posted.v1", key="folio_id", retention="cold", idempotency="required")
 class ChargePosted(Payload):
     """The guest owes this much more."""
 
@@ -34,7 +34,7 @@ class ChargePosted(Payload):
     change_id: str = ""
 
 
-@billing.event("folio.refund_posted.v1", key="folio_id", retention="cold")
+@billing.event("folio.refund_posted.v1", key="folio_id", retention="cold", idempotency="required")
 class RefundPosted(Payload):
     """The guest owes this much less, because it was paid back."""
 
@@ -45,7 +45,7 @@ class RefundPosted(Payload):
     currency: str
 
 
-@billing.event("folio.closed.v1", key="folio_id", retention="cold")
+@billing.event("folio.closed.v1", key="folio_id", retention="cold", idempotency="required")
 class FolioClosed(Payload):
     """Everything is settled; no line is added from here on."""
 
@@ -55,7 +55,7 @@ class FolioClosed(Payload):
     currency: str
 
 
-@billing.event("invoice.issued.v1", key="invoice_id", retention="cold")
+@billing.event("invoice.issued.v1", key="invoice_id", retention="cold", idempotency="required")
 class InvoiceIssued(Payload):
     """What the stay cost, and what is still open. `number` counts a tenant's invoices, without a gap."""
 
@@ -68,7 +68,7 @@ class InvoiceIssued(Payload):
     number: int = 0
 
 
-@billing.event("invoice.voided.v1", key="invoice_id", retention="cold")
+@billing.event("invoice.voided.v1", key="invoice_id", retention="cold", idempotency="required")
 class InvoiceVoided(Payload):
     """The invoice does not stand; the folio stays open."""
 

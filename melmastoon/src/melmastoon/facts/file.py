@@ -10,7 +10,7 @@ from posthouse import Payload
 file = service("file", owner="storage")
 
 
-@file.event("uploaded.v1", key="file_id", retention="warm")
+@file.event("uploaded.v1", key="file_id", retention="warm", idempotency="required")
 class FileUploaded(Payload):
     """An object was stored. It is not shown to anybody before it was scanned."""
 
@@ -21,7 +21,7 @@ class FileUploaded(Payload):
     sha256: str
 
 
-@file.event("scanned.v1", key="file_id", retention="warm")
+@file.event("scanned.v1", key="file_id", retention="warm", idempotency="required")
 class FileScanned(Payload):
     """A scanner looked at it. `signature` names what was found, empty when nothing was."""
 

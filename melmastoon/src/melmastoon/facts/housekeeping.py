@@ -12,7 +12,7 @@ housekeeping = service("housekeeping", owner="housekeeping")
 RoomStatus = Literal["clean", "dirty", "occupied", "out_of_order", "out_of_service"]
 
 
-@housekeeping.event("task.created.v1", key="task_id", retention="warm")
+@housekeeping.event("task.created.v1", key="task_id", retention="warm", idempotency="required")
 class TaskCreated(Payload):
     """A room wants work."""
 
@@ -23,7 +23,7 @@ class TaskCreated(Payload):
     kind: Literal["turnover", "scheduled"]
 
 
-@housekeeping.event("task.assigned.v1", key="task_id", retention="warm")
+@housekeeping.event("task.assigned.v1", key="task_id", retention="warm", idempotency="required")
 class TaskAssigned(Payload):
     """Somebody on shift will do it."""
 
@@ -33,7 +33,7 @@ class TaskAssigned(Payload):
     staff_id: str
 
 
-@housekeeping.event("task.completed.v1", key="task_id", retention="warm")
+@housekeeping.event("task.completed.v1", key="task_id", retention="warm", idempotency="required")
 class TaskCompleted(Payload):
     """The room is done."""
 
@@ -43,7 +43,7 @@ class TaskCompleted(Payload):
     staff_id: str
 
 
-@housekeeping.event("room.status_changed.v1", key="room_id", retention="warm")
+@housekeeping.event("room.status_changed.v1", key="room_id", retention="warm", idempotency="required")
 class RoomStatusChanged(Payload):
     """A room is in another state."""
 

@@ -13,7 +13,7 @@ SubjectErased = subject_erased(iam)
 """A guest, or somebody with an account, is erased: whoever keeps something plain deletes it."""
 
 
-@iam.event("user.created.v1", key="user_id", retention="cold", about="user_id")
+@iam.event("user.created.v1", key="user_id", retention="cold", about="user_id", idempotency="required")
 class UserCreated(Payload):
     """Somebody has an account."""
 
@@ -22,7 +22,7 @@ class UserCreated(Payload):
     locale: str = "en"
 
 
-@iam.event("session.issued.v1", key="session_id", retention="cold")
+@iam.event("session.issued.v1", key="session_id", retention="cold", idempotency="required")
 class SessionIssued(Payload):
     """Somebody signed in. `device_id` is empty in a browser."""
 
@@ -31,7 +31,7 @@ class SessionIssued(Payload):
     device_id: str = ""
 
 
-@iam.event("session.revoked.v1", key="session_id", retention="cold")
+@iam.event("session.revoked.v1", key="session_id", retention="cold", idempotency="required")
 class SessionRevoked(Payload):
     """A session is over: nothing is done in its name any more."""
 
@@ -40,7 +40,7 @@ class SessionRevoked(Payload):
     reason: Literal["signed_out", "device_unbound", "security"]
 
 
-@iam.event("device.bound.v1", key="device_id", retention="cold")
+@iam.event("device.bound.v1", key="device_id", retention="cold", idempotency="required")
 class DeviceBound(Payload):
     """A desktop of the back office belongs to a property, and works while the line is down."""
 
@@ -49,7 +49,7 @@ class DeviceBound(Payload):
     property_id: str
 
 
-@iam.event("device.unbound.v1", key="device_id", retention="cold")
+@iam.event("device.unbound.v1", key="device_id", retention="cold", idempotency="required")
 class DeviceUnbound(Payload):
     """A desktop is no longer trusted."""
 
@@ -58,7 +58,7 @@ class DeviceUnbound(Payload):
     reason: Literal["retired", "lost", "security"]
 
 
-@iam.event("mfa.enrolled.v1", key="user_id", retention="cold")
+@iam.event("mfa.enrolled.v1", key="user_id", retention="cold", idempotency="required")
 class MfaEnrolled(Payload):
     """Somebody has one more way of proving who they are."""
 

@@ -13,7 +13,7 @@ inventory = service("inventory", owner="inventory")
 ReleaseReason = Literal["cancelled", "hold_expired", "no_show", "checked_out_early"]
 
 
-@inventory.event("allocation.committed.v1", key="booking_id", retention="warm")
+@inventory.event("allocation.committed.v1", key="booking_id", retention="warm", idempotency="required")
 class AllocationCommitted(Payload):
     """One room is the booking's for every night of its window."""
 
@@ -25,7 +25,7 @@ class AllocationCommitted(Payload):
     check_out: date
 
 
-@inventory.event("allocation.released.v1", key="booking_id", retention="warm")
+@inventory.event("allocation.released.v1", key="booking_id", retention="warm", idempotency="required")
 class AllocationReleased(Payload):
     """Its nights are for sale again. `room_id` is empty for a hold that never got a room."""
 
@@ -36,7 +36,7 @@ class AllocationReleased(Payload):
     reason: ReleaseReason
 
 
-@inventory.event("allocation.reallocated.v1", key="booking_id", retention="warm")
+@inventory.event("allocation.reallocated.v1", key="booking_id", retention="warm", idempotency="required")
 class AllocationReallocated(Payload):
     """Old nights given back and new ones taken, in one step."""
 
@@ -50,7 +50,7 @@ class AllocationReallocated(Payload):
     check_out: date
 
 
-@inventory.event("stop_sell.activated.v1", key="property_id", retention="warm")
+@inventory.event("stop_sell.activated.v1", key="property_id", retention="warm", idempotency="required")
 class StopSellActivated(Payload):
     """No more bookings of this room type for this night."""
 
@@ -59,7 +59,7 @@ class StopSellActivated(Payload):
     night: date
 
 
-@inventory.event("stop_sell.cleared.v1", key="property_id", retention="warm")
+@inventory.event("stop_sell.cleared.v1", key="property_id", retention="warm", idempotency="required")
 class StopSellCleared(Payload):
     """Bookings of this room type are taken again for this night."""
 
@@ -68,7 +68,7 @@ class StopSellCleared(Payload):
     night: date
 
 
-@inventory.event("oversell.blocked.v1", key="booking_id", retention="warm")
+@inventory.event("oversell.blocked.v1", key="booking_id", retention="warm", idempotency="required")
 class OversellBlocked(Payload):
     """The guard said no: no single room is free for all these nights. `change_id` is empty for a new booking."""
 

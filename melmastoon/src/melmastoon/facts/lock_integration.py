@@ -13,7 +13,7 @@ lock_integration = service("lock_integration", owner="doors")
 Vendor = Literal["ttlock", "salto", "assa_abloy", "wiegand"]
 
 
-@lock_integration.event("key_credential.issued.v1", key="booking_id", retention="cold")
+@lock_integration.event("key_credential.issued.v1", key="booking_id", retention="cold", idempotency="required")
 class KeyIssued(Payload):
     """A key opens this room during this window."""
 
@@ -28,7 +28,7 @@ class KeyIssued(Payload):
     """Cut at the front desk, because the vendor did not answer."""
 
 
-@lock_integration.event("key_credential.updated.v1", key="booking_id", retention="cold")
+@lock_integration.event("key_credential.updated.v1", key="booking_id", retention="cold", idempotency="required")
 class KeyUpdated(Payload):
     """The key opens another room or another window. `credential_id` is empty when none opens anything: a change of dates is
     answered all the same."""
@@ -42,7 +42,7 @@ class KeyUpdated(Payload):
     change_id: str = ""
 
 
-@lock_integration.event("key_credential.revoked.v1", key="booking_id", retention="cold")
+@lock_integration.event("key_credential.revoked.v1", key="booking_id", retention="cold", idempotency="required")
 class KeyRevoked(Payload):
     """The key opens nothing any more. `credential_id` is empty when there was none. A check-out is answered, whether or not it
     was said before."""
@@ -52,7 +52,7 @@ class KeyRevoked(Payload):
     reason: Literal["checked_out", "cancelled", "no_show", "security"]
 
 
-@lock_integration.event("key_credential.suspended.v1", key="booking_id", retention="cold")
+@lock_integration.event("key_credential.suspended.v1", key="booking_id", retention="cold", idempotency="required")
 class KeySuspended(Payload):
     """The key opens nothing for the time being."""
 
@@ -61,7 +61,7 @@ class KeySuspended(Payload):
     reason: str
 
 
-@lock_integration.event("vendor.error.v1", key="booking_id", retention="cold", not_past=True)
+@lock_integration.event("vendor.error.v1", key="booking_id", retention="cold", not_past=True, idempotency="required")
 class VendorErred(Payload):
     """The vendor did not do what was asked; the desk does it by hand, or asks again."""
 
@@ -72,7 +72,7 @@ class VendorErred(Payload):
     reason: str
 
 
-@lock_integration.event("device.paired.v1", key="device_id", retention="cold")
+@lock_integration.event("device.paired.v1", key="device_id", retention="cold", idempotency="required")
 class DevicePaired(Payload):
     """A lock belongs to a room from now on."""
 

@@ -12,7 +12,7 @@ from posthouse import Payload
 maintenance = service("maintenance", owner="maintenance")
 
 
-@maintenance.event("ticket.opened.v1", key="room_id", retention="warm")
+@maintenance.event("ticket.opened.v1", key="room_id", retention="warm", idempotency="required")
 class TicketOpened(Payload):
     """Something in a room wants repair. `out_of_order`: nobody can sleep there until it is done."""
 
@@ -23,7 +23,7 @@ class TicketOpened(Payload):
     out_of_order: bool = True
 
 
-@maintenance.event("ticket.closed.v1", key="room_id", retention="warm")
+@maintenance.event("ticket.closed.v1", key="room_id", retention="warm", idempotency="required")
 class TicketClosed(Payload):
     """It is repaired, with these parts and this much work. `room_back`: nothing else keeps the room out of order now."""
 

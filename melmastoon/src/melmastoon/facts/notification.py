@@ -13,7 +13,7 @@ MessageKind = Literal["confirmation", "cancellation", "welcome", "receipt", "sur
 Channel = Literal["email", "sms", "whatsapp"]
 
 
-@notification.event("message.dispatched.v1", key="message_id", retention="hot")
+@notification.event("message.dispatched.v1", key="message_id", retention="hot", idempotency="required")
 class MessageDispatched(Payload):
     """The provider took a message to a guest; or an alert, to whoever is on call. `welcomes` is the booking whose check-in
     waits for it; empty for anything but a welcome."""
@@ -26,7 +26,7 @@ class MessageDispatched(Payload):
     welcomes: str = ""
 
 
-@notification.event("message.delivered.v1", key="message_id", retention="hot")
+@notification.event("message.delivered.v1", key="message_id", retention="hot", idempotency="required")
 class MessageDelivered(Payload):
     """The message reached the guest."""
 
@@ -36,7 +36,7 @@ class MessageDelivered(Payload):
     channel: Channel
 
 
-@notification.event("message.bounced.v1", key="message_id", retention="hot")
+@notification.event("message.bounced.v1", key="message_id", retention="hot", idempotency="required")
 class MessageBounced(Payload):
     """The message cannot reach the guest this way."""
 

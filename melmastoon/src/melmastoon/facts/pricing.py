@@ -10,7 +10,7 @@ from posthouse import Payload
 pricing = service("pricing", owner="revenue")
 
 
-@pricing.event("rate_plan.published.v1", key="rate_plan_id", retention="warm")
+@pricing.event("rate_plan.published.v1", key="rate_plan_id", retention="warm", idempotency="required")
 class RatePlanPublished(Payload):
     """A price per night is for sale."""
 
@@ -21,7 +21,7 @@ class RatePlanPublished(Payload):
     currency: str
 
 
-@pricing.event("rate_plan.archived.v1", key="rate_plan_id", retention="warm")
+@pricing.event("rate_plan.archived.v1", key="rate_plan_id", retention="warm", idempotency="required")
 class RatePlanArchived(Payload):
     """A price is no longer for sale."""
 
@@ -29,7 +29,7 @@ class RatePlanArchived(Payload):
     property_id: str
 
 
-@pricing.event("calendar.updated.v1", key="property_id", retention="warm")
+@pricing.event("calendar.updated.v1", key="property_id", retention="warm", idempotency="required")
 class CalendarUpdated(Payload):
     """The best available rate of one night changed."""
 
@@ -40,7 +40,7 @@ class CalendarUpdated(Payload):
     currency: str
 
 
-@pricing.event("delta.applied.v1", key="booking_id", retention="warm")
+@pricing.event("delta.applied.v1", key="booking_id", retention="warm", idempotency="required")
 class DeltaApplied(Payload):
     """What a change of dates costs more, or less when negative."""
 
@@ -50,7 +50,7 @@ class DeltaApplied(Payload):
     currency: str
 
 
-@pricing.event("quote.expired.v1", key="quote_id", retention="warm")
+@pricing.event("quote.expired.v1", key="quote_id", retention="warm", idempotency="required")
 class QuoteExpired(Payload):
     """A price that was offered in the booking funnel no longer holds."""
 

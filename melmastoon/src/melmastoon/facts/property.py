@@ -14,7 +14,7 @@ property = service("property", owner="properties")
 Amenities = Annotated[tuple[str, ...], msgspec.Meta(max_length=64)]
 
 
-@property.event("property.created.v1", key="property_id", retention="warm")
+@property.event("property.created.v1", key="property_id", retention="warm", idempotency="required")
 class PropertyCreated(Payload):
     """A house is on the platform."""
 
@@ -25,7 +25,7 @@ class PropertyCreated(Payload):
     currency: str
 
 
-@property.event("room.added.v1", key="room_id", retention="warm")
+@property.event("room.added.v1", key="room_id", retention="warm", idempotency="required")
 class RoomAdded(Payload):
     """A room can be sold."""
 
@@ -35,7 +35,7 @@ class RoomAdded(Payload):
     number: str
 
 
-@property.event("room.archived.v1", key="room_id", retention="warm")
+@property.event("room.archived.v1", key="room_id", retention="warm", idempotency="required")
 class RoomArchived(Payload):
     """A room is not sold any more; stays that are booked are kept."""
 
@@ -45,7 +45,7 @@ class RoomArchived(Payload):
     reason: Literal["closed", "renovation", "merged"]
 
 
-@property.event("room_type.published.v1", key="room_type_id", retention="warm")
+@property.event("room_type.published.v1", key="room_type_id", retention="warm", idempotency="required")
 class RoomTypePublished(Payload):
     """What a guest gets who books this type. `room_type_id` is unique in the tenant, `room_type` in the house."""
 
@@ -57,7 +57,7 @@ class RoomTypePublished(Payload):
     revision: int
 
 
-@property.event("amenity.changed.v1", key="property_id", retention="warm")
+@property.event("amenity.changed.v1", key="property_id", retention="warm", idempotency="required")
 class AmenityChanged(Payload):
     """What a house offers beside its rooms; the whole list, in order."""
 

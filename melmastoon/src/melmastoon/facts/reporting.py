@@ -11,7 +11,7 @@ from posthouse import Payload
 reporting = service("reporting", owner="insight")
 
 
-@reporting.event("report.generated.v1", key="report_id", retention="warm")
+@reporting.event("report.generated.v1", key="report_id", retention="warm", idempotency="required")
 class ReportGenerated(Payload):
     """A report of one day was rendered; a later revision replaces it."""
 

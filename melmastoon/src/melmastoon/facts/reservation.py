@@ -19,7 +19,7 @@ CheckInPart = Literal["folio", "key", "welcome"]
 """What a check-in is made of."""
 
 
-@reservation.event("booking.held.v1", key="booking_id", retention="warm")
+@reservation.event("booking.held.v1", key="booking_id", retention="warm", idempotency="required")
 class BookingHeld(Payload):
     """A guest pressed Pay: a room of this type is wanted for these nights, at this price."""
 
@@ -36,7 +36,7 @@ class BookingHeld(Payload):
     """What a guest who cancels gets back at most."""
 
 
-@reservation.event("booking.confirmed.v1", key="booking_id", retention="warm")
+@reservation.event("booking.confirmed.v1", key="booking_id", retention="warm", idempotency="required")
 class BookingConfirmed(Payload):
     """The room is committed, and paid for unless cash is to come on arrival."""
 
@@ -52,7 +52,7 @@ class BookingConfirmed(Payload):
     cash_pending: bool
 
 
-@reservation.event("booking.cancelled.v1", key="booking_id", retention="warm")
+@reservation.event("booking.cancelled.v1", key="booking_id", retention="warm", idempotency="required")
 class BookingCancelled(Payload):
     """The booking will not happen. `refund_cents` is what the policy gives back of what was taken."""
 
@@ -64,7 +64,9 @@ class BookingCancelled(Payload):
     currency: str
 
 
-@reservation.event("booking.modified.v1", key="booking_id", retention="warm", about="guest.guest_id")
+@reservation.event(
+    "booking.modified.v1", key="booking_id", retention="warm", about="guest.guest_id", idempotency="required"
+)
 class BookingModified(Payload):
     """Something other than the dates changed; or a change of dates was undone and the original ones were kept; or a check-in
     rests with a part undone, which `note` names."""
@@ -75,7 +77,7 @@ class BookingModified(Payload):
     note: Annotated[str, Personal("requests")] = ""
 
 
-@reservation.event("booking.dates_changed.v1", key="booking_id", retention="warm")
+@reservation.event("booking.dates_changed.v1", key="booking_id", retention="warm", idempotency="required")
 class BookingDatesChanged(Payload):
     """A new window is wanted. It holds once inventory has swapped the nights; otherwise the old one stays. `missing` names
     what a retry still wants; empty: everything."""
@@ -92,7 +94,7 @@ class BookingDatesChanged(Payload):
     missing: Annotated[tuple[ChangePart, ...], msgspec.Meta(max_length=3)] = ()
 
 
-@reservation.event("booking.check_in_started.v1", key="booking_id", retention="warm")
+@reservation.event("booking.check_in_started.v1", key="booking_id", retention="warm", idempotency="required")
 class CheckInStarted(Payload):
     """The guest stands at the desk. `missing` names what a retry still wants; empty: everything."""
 
@@ -106,7 +108,7 @@ class CheckInStarted(Payload):
     missing: Annotated[tuple[CheckInPart, ...], msgspec.Meta(max_length=3)] = ()
 
 
-@reservation.event("booking.checked_in.v1", key="booking_id", retention="warm")
+@reservation.event("booking.checked_in.v1", key="booking_id", retention="warm", idempotency="required")
 class CheckedIn(Payload):
     """Folio open, key issued, guest welcomed."""
 
@@ -117,7 +119,7 @@ class CheckedIn(Payload):
     check_out: date
 
 
-@reservation.event("booking.check_out_started.v1", key="booking_id", retention="warm")
+@reservation.event("booking.check_out_started.v1", key="booking_id", retention="warm", idempotency="required")
 class CheckOutStarted(Payload):
     """The guest leaves. The folio is asked for first. Once it is closed, or cannot be, this is said again for the key, which
     ends whatever became of the money."""
@@ -130,7 +132,7 @@ class CheckOutStarted(Payload):
     asks: Literal["folio", "key"] = "folio"
 
 
-@reservation.event("booking.checked_out.v1", key="booking_id", retention="warm")
+@reservation.event("booking.checked_out.v1", key="booking_id", retention="warm", idempotency="required")
 class CheckedOut(Payload):
     """Folio closed and key revoked."""
 
@@ -140,7 +142,7 @@ class CheckedOut(Payload):
     guest: Guest
 
 
-@reservation.event("booking.no_show.v1", key="booking_id", retention="warm", not_past=True)
+@reservation.event("booking.no_show.v1", key="booking_id", retention="warm", not_past=True, idempotency="required")
 class NoShow(Payload):
     """The guest never came; the window for it has passed."""
 

@@ -11,7 +11,7 @@ from posthouse import Payload
 search_aggregation = service("search_aggregation", owner="discovery")
 
 
-@search_aggregation.event("listing.indexed.v1", key="property_id", retention="hot")
+@search_aggregation.event("listing.indexed.v1", key="property_id", retention="hot", idempotency="required")
 class ListingIndexed(Payload):
     """A house is found with these facets. `revision` counts the changes of its listing."""
 
@@ -32,7 +32,7 @@ class ListingIndexed(Payload):
     revision: int
 
 
-@search_aggregation.event("listing.evicted.v1", key="property_id", retention="hot")
+@search_aggregation.event("listing.evicted.v1", key="property_id", retention="hot", idempotency="required")
 class ListingEvicted(Payload):
     """A house is not found any more."""
 

@@ -12,7 +12,7 @@ staff = service("staff", owner="people")
 Duty = Literal["housekeeping", "front_desk", "maintenance"]
 
 
-@staff.event("shift.opened.v1", key="staff_id", retention="warm")
+@staff.event("shift.opened.v1", key="staff_id", retention="warm", idempotency="required")
 class ShiftOpened(Payload):
     """Somebody clocked in."""
 
@@ -22,7 +22,7 @@ class ShiftOpened(Payload):
     duty: Duty
 
 
-@staff.event("shift.closed.v1", key="staff_id", retention="warm")
+@staff.event("shift.closed.v1", key="staff_id", retention="warm", idempotency="required")
 class ShiftClosed(Payload):
     """Somebody clocked out."""
 

@@ -10,7 +10,7 @@ from posthouse import Payload
 sync = service("sync", owner="desktop")
 
 
-@sync.event("cursor.advanced.v1", key="device_id", retention="hot")
+@sync.event("cursor.advanced.v1", key="device_id", retention="hot", idempotency="required")
 class CursorAdvanced(Payload):
     """A desktop has applied everything up to here."""
 
@@ -19,7 +19,7 @@ class CursorAdvanced(Payload):
     pulled: int
 
 
-@sync.event("conflict.recorded.v1", key="conflict_id", retention="warm")
+@sync.event("conflict.recorded.v1", key="conflict_id", retention="warm", idempotency="required")
 class ConflictRecorded(Payload):
     """What a desktop did while it was offline does not fit what happened meanwhile; the server's state stands."""
 

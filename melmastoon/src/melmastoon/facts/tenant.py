@@ -13,7 +13,7 @@ Role = Literal["owner", "manager", "front_desk", "housekeeper", "technician", "f
 Setting = Literal["currency", "locales", "tax", "residency"]
 
 
-@tenant.event("tenant.created.v1", key="tenant_id", retention="cold")
+@tenant.event("tenant.created.v1", key="tenant_id", retention="cold", idempotency="required")
 class TenantCreated(Payload):
     """A hotelier joined the platform."""
 
@@ -23,7 +23,7 @@ class TenantCreated(Payload):
     country: str
 
 
-@tenant.event("tenant.suspended.v1", key="tenant_id", retention="cold")
+@tenant.event("tenant.suspended.v1", key="tenant_id", retention="cold", idempotency="required")
 class TenantSuspended(Payload):
     """A hotelier sells nothing until the reason is gone."""
 
@@ -31,7 +31,7 @@ class TenantSuspended(Payload):
     reason: Literal["plan_limit", "billing_failure", "compliance"]
 
 
-@tenant.event("role.granted.v1", key="user_id", retention="cold")
+@tenant.event("role.granted.v1", key="user_id", retention="cold", idempotency="required")
 class RoleGranted(Payload):
     """Somebody may do what this role may."""
 
@@ -40,7 +40,7 @@ class RoleGranted(Payload):
     granted_by: str
 
 
-@tenant.event("settings.changed.v1", key="tenant_id", retention="cold")
+@tenant.event("settings.changed.v1", key="tenant_id", retention="cold", idempotency="required")
 class SettingsChanged(Payload):
     """One rule of the house is another one. `revision` counts the changes of this tenant."""
 

@@ -10,7 +10,7 @@ from posthouse import Payload
 theme = service("theme", owner="sites")
 
 
-@theme.event("preset.published.v1", key="preset_id", retention="warm")
+@theme.event("preset.published.v1", key="preset_id", retention="warm", idempotency="required")
 class PresetPublished(Payload):
     """A design can be chosen, in this revision."""
 
@@ -19,7 +19,7 @@ class PresetPublished(Payload):
     revision: int
 
 
-@theme.event("tokens.changed.v1", key="brand_id", retention="warm")
+@theme.event("tokens.changed.v1", key="brand_id", retention="warm", idempotency="required")
 class TokensChanged(Payload):
     """Colours and type of a brand are others."""
 
@@ -31,7 +31,7 @@ class TokensChanged(Payload):
     revision: int
 
 
-@theme.event("content_block.changed.v1", key="block_id", retention="warm")
+@theme.event("content_block.changed.v1", key="block_id", retention="warm", idempotency="required")
 class ContentBlockChanged(Payload):
     """A text of the site is another one. It is fetched by its hash: sites keep what they have until then."""
 

@@ -73,7 +73,7 @@ async def allocate(tx: Tx, booking_id: str) -> None:
     room_id = await take_room(tx, wanted)
     if room_id is None:
         await save(tx, replace(wanted, state="blocked"))
-        tx.publish(_blocked(wanted))
+        tx.publish(_blocked(wanted), idempotency_key=f"inventory:blocked:{booking_id}")
         return
     got = replace(wanted, room_id=room_id, state="committed")
     await save(tx, got)

@@ -74,7 +74,10 @@ async def test_a_stranger_who_says_facts_of_the_house_is_not_believed(
     make_keys(tmp_path, [houses, housekeeping])
     async with at_work(tmp_path, houses, housekeeping), stranger(tmp_path, own_key=own_key) as somebody:
         async with houses.transaction("t1") as tx:
-            tx.publish(RoomAdded(room_id="true", property_id="p1", room_type="double", number="1"))
+            tx.publish(
+                RoomAdded(room_id="true", property_id="p1", room_type="double", number="1"),
+                idempotency_key="property:room:true",
+            )
         async with somebody.transaction("t1") as tx:
             tx.publish(Invented(room_id="false"))
         await eventually(lambda: rows(housekeeping, "SELECT room_id FROM rooms"), right=lambda found: found)
