@@ -8,7 +8,7 @@ import { choose, theme } from "./theme";
 import { Button, Link, Menu } from "./ui";
 
 const GROUPS: readonly Group[] = ["Flow", "Trouble", "Running", "Know"];
-const ORDER = ["Home", "Map", "Event search", "Held", "Outbox", "Sagas", "Jobs", "Consumers", "Relays", "Processes", "Timers", "Schedules", "Projections", "Catalogue", "Tenants", "Operators' log", "Health", "Runbooks", "Services"];
+const ORDER = ["Home", "Map", "Event search", "Held", "Outbox", "Sagas", "Jobs", "Grants", "Consumers", "Relays", "Processes", "Timers", "Schedules", "Projections", "Catalogue", "Tenants", "Operators' log", "Health", "Runbooks", "Services"];
 
 const rank = (title: string): number => (ORDER.indexOf(title) + 1 || ORDER.length + 1) - 1;
 const within = (path: string, here: string): boolean => here === path || (path !== "/" && here.startsWith(`${path}/`));

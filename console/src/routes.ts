@@ -23,6 +23,7 @@ export const routes: readonly Route[] = [
   { path: "/consumers", title: "Consumers", nav: "Running", key: "c", load: () => import("./pages/consumers") },
   { path: "/events", title: "Event search", nav: "Flow", key: "e", load: () => import("./pages/events") },
   { path: "/events/{id}", title: "Event", load: () => import("./pages/event") },
+  { path: "/grants", title: "Grants", nav: "Trouble", key: "a", load: () => import("./pages/grants") },
   { path: "/health", title: "Health", nav: "Know", key: "w", load: () => import("./pages/health") },
   { path: "/held", title: "Held", nav: "Trouble", key: "d", load: () => import("./pages/held") },
   { path: "/held/{service}/{id}", title: "Held event", load: () => import("./pages/held-event") },

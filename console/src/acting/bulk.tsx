@@ -51,7 +51,7 @@ export function BulkActing({ name, params, title, onDone, onClose }: { name: str
 }
 
 /** A value once nobody has typed for a moment: each preview counts. */
-function useSettled(value: string): string {
+export function useSettled(value: string): string {
   const [settled, set] = useState(value);
   useEffect(() => {
     const timer = setTimeout(() => set(value), SETTLE);

@@ -1,3 +1,3 @@
 export { Act, Acting, type Outcome, type Params, type Preview } from "./act";
 export { Resend } from "./resend";
-export { BulkAct, BulkActing } from "./bulk";
+export { BulkAct, BulkActing, useSettled } from "./bulk";

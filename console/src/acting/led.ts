@@ -7,5 +7,6 @@ export function led(name: string, params: Record<string, unknown> & { service: s
   if (/^held\.\w+$/.test(name) && params.id) return { to: at`/held/${params.service}/${text("id")}`, label: `See held event ${text("id")}` };
   if (/^saga\.\w+$/.test(name) && params.id)
     return { to: query(at`/sagas/${params.service}/${text("saga")}/${text("id")}`, { tenant: text("tenant"), attempt: text("attempt") }), label: "See the saga" };
+  if (name.startsWith("grant.")) return { to: "/grants", label: "See the grants" };
   return { to: "/log", label: "See the operators' log" };
 }

@@ -45,6 +45,16 @@ interface Catalogue {
   events: Line[];
   topics: Topic[];
   flows: Flow[];
+  rights: Rights[];
+}
+
+/** Who may do what with a topic, as the rights of the Apps of `services` say; null where nobody is listed. */
+export interface Rights {
+  topic: string;
+  publish: string[];
+  read: string[] | null;
+  replay: string[] | null;
+  services: string[];
 }
 
 interface Changes {
@@ -66,6 +76,7 @@ export default function CataloguePage({ query }: PageProps) {
   const view = query.get("view") ?? "events";
   const found = catalogue.data;
   const events = found?.events.filter((one) => matches(words, one.subject, one.service, one.owner, one.description)) ?? [];
+  const rights = found?.rights.filter((one) => matches(words, one.topic, ...one.publish, ...(one.read ?? []), ...(one.replay ?? []))) ?? [];
   const topics = found?.topics.filter((one) => matches(words, one.name, one.owner, ...one.producers, ...one.consumers)) ?? [];
   return (
     <Page title="Catalogue" says="What the services say and hear, as their code declares it: schemas, versions, who reads what, and what a change would break." data={catalogue}>
@@ -80,6 +91,7 @@ export default function CataloguePage({ query }: PageProps) {
               { id: "events", title: "Events", count: events.length },
               { id: "topics", title: "Topics", count: topics.length },
               { id: "flows", title: "Flows", count: found.flows.length },
+              { id: "rights", title: "Rights", count: rights.length },
               { id: "changes", title: "What the code changes" },
             ]}
           >
@@ -87,6 +99,8 @@ export default function CataloguePage({ query }: PageProps) {
               <Topics topics={topics} />
             ) : view === "flows" ? (
               <Flows flows={found.flows} />
+            ) : view === "rights" ? (
+              <RightsOf rights={rights} any={found.rights.length > 0} />
             ) : view === "changes" ? (
               <ChangesView />
             ) : (
@@ -133,6 +147,27 @@ function Topics({ topics }: { topics: Topic[] }) {
         { title: "Read by", wide: true, cell: (one) => one.consumers.join(", ") || <span class="muted">nobody listed</span> },
         { title: "Events", end: true, cell: (one) => count(one.subjects.length) },
         { title: "Dead letters", spare: true, cell: (one) => <code>{one.dead_letters}</code> },
+      ]}
+    />
+  );
+}
+
+const listed = (names: string[] | null, others: string) => (names === null ? <span class="muted">{others}</span> : names.length ? names.join(", ") : <Badge tone="warn">nobody</Badge>);
+
+/** Whom a topic is for, as `posthouse catalog` prints it. */
+export function RightsOf({ rights, any }: { rights: Rights[]; any: boolean }) {
+  return (
+    <Table
+      caption="Rights"
+      rows={rights}
+      id={(one) => `${one.topic} ${one.services.join(" ")}`}
+      empty={any ? "No topic is called so." : "No App has rights: whoever declares something may do it. App(…, rights=Rights(…)) says who may."}
+      columns={[
+        { title: "Topic", wide: true, cell: (one) => one.topic },
+        { title: "May publish", wide: true, cell: (one) => (one.publish.length ? one.publish.join(", ") : <span class="muted">nobody listed</span>) },
+        { title: "May read", wide: true, cell: (one) => listed(one.read, "whoever declares it") },
+        { title: "May replay", wide: true, cell: (one) => listed(one.replay, "whoever reads it") },
+        { title: "Kept by", cell: (one) => one.services.join(", ") },
       ]}
     />
   );

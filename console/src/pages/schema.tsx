@@ -4,7 +4,7 @@ import { ApiError, ask, at, query, useData } from "../api";
 import type { PageProps } from "../routes";
 import { Badge, Button, Code, Facts, Field, Link, Notice, Page, Section, Table, Time } from "../ui";
 import { laidOut, tokens } from "../ui/tokens";
-import type { Line } from "./catalogue";
+import { type Line, type Rights, RightsOf } from "./catalogue";
 
 interface Event {
   subject: string;
@@ -21,6 +21,7 @@ interface Event {
   published: Record<string, string | null>;
   versions: string[];
   steps: { old: string; new: string; outcome: string; findings: string[] }[];
+  rights: Rights[];
 }
 
 export default function SchemaPage({ params }: PageProps) {
@@ -93,6 +94,11 @@ export default function SchemaPage({ params }: PageProps) {
               ]}
             />
           </Section>
+          {found.rights.length > 0 && (
+            <Section title="Who may" says={`With the topic ${found.line.topic}, as the rights of the Apps say. Whoever is not listed is refused.`}>
+              <RightsOf rights={found.rights} any />
+            </Section>
+          )}
           {found.versions.length > 1 && (
             <Section title="Versions" says="Whom each step would have broken, had it been made without a new version.">
               <p class="page-actions">

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
 
+from posthouse.app import App
+from posthouse.console.access.who import Who
 from posthouse.console.acting.act import Act, AnyAct, Call, Look, Name, Outcome
 from posthouse.console.asking import Ask, Refusal
+from posthouse.events import timestamp
 from posthouse.store import Grant, GrantVerb, Scope
 from posthouse.store.grants import LONGEST_GRANT
 from posthouse.trust.rights import Asked
+from posthouse.trust.rights.identity import folded
+
+FACTS = (
+    "id", "service", "verb", "why", "asked_by", "minutes", "most", "rate", "used", "approved_by", "revoked_by",
+)  # fmt: skip
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +84,7 @@ async def _found(call: Call[OneGrant]) -> Grant:
 
 async def _look_approve(call: Call[OneGrant]) -> Look:
     grant = await _found(call)
+    call.app.grants.refuse_approval(grant, by=call.by)
     return Look(
         sentence=f"{grant.asked_by} may {grant.verb} {grant.scope.words} of {grant.service} for {grant.minutes} minutes from now: "
         f"{grant.most:,} events, {grant.rate:g} per second.",
@@ -105,17 +115,33 @@ async def _revoke(call: Call[OneGrant], look: Look) -> Outcome:
 
 
 async def listed(ask: Ask) -> object:
-    """The last grants of each service that whoever asks may see."""
+    """The last grants of each service that whoever asks may see, newest first, and which services ask for one."""
 
     def seen(grant: Grant) -> bool:
         return ask.who.tenants is None or (grant.scope.tenant is not None and ask.who.sees(grant.scope.tenant))
 
-    told = await ask.each(lambda app: app.grants.find())
-    found = [grant for grants in told.values() for grant in grants if seen(grant)]
-    return [
-        {**msgspec.to_builtins(grant), "state": grant.state}
-        for grant in sorted(found, key=lambda g: g.id, reverse=True)
-    ]
+    async def of(app: App) -> tuple[bool, Sequence[Mapping[str, object]]]:
+        found = [_facts(grant, app.clock.now(), ask.who) for grant in await app.grants.find() if seen(grant)]
+        return app.grants.needed, found
+
+    told = await ask.each(of)
+    needed = [service.name for name, (needs, _) in told.items() if needs for service in ask.estate.app(name).services]
+    items = [facts for _, found in told.values() for facts in found]
+    return {"items": sorted(items, key=lambda one: str(one["id"]), reverse=True), "needed": sorted(needed)}
+
+
+def _facts(grant: Grant, now: float, who: Who) -> Mapping[str, object]:
+    """`mine`: whoever asks the page asked for it, and so does not approve it."""
+    return {
+        **{name: getattr(grant, name) for name in FACTS},
+        "state": grant.state,
+        "covers": grant.scope.words,
+        "mine": folded(who.name) == folded(grant.asked_by),
+        "asked_at": timestamp(grant.asked_at),
+        "approved_at": None if grant.approved_at is None else timestamp(grant.approved_at),
+        "revoked_at": None if grant.revoked_at is None else timestamp(grant.revoked_at),
+        "ends_at": None if grant.left is None else timestamp(now + grant.left),
+    }
 
 
 ACTS: tuple[AnyAct, ...] = (

@@ -18,7 +18,7 @@ from posthouse.contracts.schema import Schema
 from posthouse.errors import ConfigurationError, SchemaError, did_you_mean
 from posthouse.governance.bundle import FOLDER, Bundle, read_bundle
 from posthouse.governance.comparing import compare_schemas
-from posthouse.governance.document import Document, EventEntry
+from posthouse.governance.document import Document, EventEntry, RightsEntry
 from posthouse.governance.evolution import Mode
 from posthouse.governance.folder import read_folder
 from posthouse.governance.freezing import freeze
@@ -99,6 +99,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """By whom, and when last, as far as that was seen."""
     versions: Sequence[str]
     steps: Sequence[Step]
+    rights: Sequence[RightsEntry]
+    """Of its topic; none where no App has any."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,13 +143,14 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def catalogue(ask: Ask) -> object:
-    """All events and topics, by name."""
+    """All events and topics, by name, and who may publish, read and replay these."""
     everyone(ask)
     document = await ask.estate.part(Catalogue).document()
     return {
         "events": [_line(entry, document) for entry in document.events],
         "topics": document.topics,
         "flows": document.flows,
+        "rights": document.rights,
     }
 
 
@@ -179,6 +182,7 @@ async def event(ask: Ask) -> Event:
         published=published,
         versions=[one.subject for one in versions],
         steps=await asyncio.to_thread(_steps, versions),
+        rights=[one for one in document.rights if one.topic == entry.topic],
     )
 
 

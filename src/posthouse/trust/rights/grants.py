@@ -74,18 +74,24 @@ class Grants:
 
     async def approve(self, id: str, *, by: str = "", why: str = "") -> Grant:
         """Let it run from now on. DeskError when whoever asked approves, or who may not; the row itself refuses the first too."""
-        person, grant = self._known(by), await self.get(id)
+        grant = await self.get(id)
+        person = self.refuse_approval(grant, by=by)
+        async with self._store.begin() as tx:
+            if not await self._store.grants.approve(tx, id, person.name, person.known_as):
+                raise DeskError(f"grant {id} was approved or revoked before: see `posthouse grant show TARGET {id}`")
+            await self._note(tx, "grant approve", grant, by, why)
+        return await self.get(id)
+
+    def refuse_approval(self, grant: Grant, *, by: str) -> Person:
+        """Who approves it. DeskError where they may not; whatever anybody forgets to ask, the row refuses whoever asked for it."""
+        person = self._known(by)
         if person.is_like(grant.asked_by, grant.asked_as):
             raise DeskError(
                 f"{grant.asked_by} asked for it, and {person.name} is, as far as anybody can tell, the same: another one approves"
             )
         if not any(fnmatchcase(folded(person.name), pattern.casefold()) for pattern in self._rights.approvers):
             raise DeskError(f"{person.name} is not among those who approve: Rights(approvers=[…]) names them")
-        async with self._store.begin() as tx:
-            if not await self._store.grants.approve(tx, id, person.name, person.known_as):
-                raise DeskError(f"grant {id} was approved or revoked before: see `posthouse grant show TARGET {id}`")
-            await self._note(tx, "grant approve", grant, by, why)
-        return await self.get(id)
+        return person
 
     async def revoke(self, id: str, *, by: str = "", why: str = "") -> Grant:
         """End it: the next batch is not begun."""

@@ -1,0 +1,1 @@
+import{a,b,c,d}from"./chunk-GXIVDGQR.js";import"./chunk-LPQ5TZEV.js";import"./chunk-TJIABYMO.js";import"./chunk-GY434X63.js";import"./chunk-GMSRVF4Z.js";export{c as Events,d as KeyLink,b as MANY,a as default};

@@ -1,1 +1,0 @@
-import{a,b,c,d}from"./chunk-W6KJG3VX.js";import"./chunk-LPQ5TZEV.js";import"./chunk-IVCZZNGC.js";import"./chunk-GY434X63.js";import"./chunk-GMSRVF4Z.js";export{c as Events,d as KeyLink,b as MANY,a as default};
