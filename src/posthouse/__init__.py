@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         VersionConflict,
     )
     from posthouse.events import Actor, Event, Subject
+    from posthouse.history.audit.settings import Audit
     from posthouse.processes import (
         Aggregate,
         Calendar,
@@ -75,6 +76,7 @@ else:
         "store": "Store",
         "store.sagas": "SagaFilter",
         "trust.rights": "Rights",
+        "history.audit.settings": "Audit",
         "trust.secrets": "ErasureReceipt Secrets is_withheld subject_erased",
         "trust.signatures": "Signing",
         "watch.status": "drained",
@@ -95,6 +97,7 @@ __all__ = [
     "Actor",
     "Aggregate",
     "App",
+    "Audit",
     "Broker",
     "Calendar",
     "Conflicts",

@@ -21,6 +21,7 @@ from posthouse.health import Health
 from posthouse.history.archive import ArchiveReader
 from posthouse.history.archive.opening import reader_of
 from posthouse.history.archive.places import check_place
+from posthouse.history.audit.settings import Audit
 from posthouse.opened import Opened, Ports
 from posthouse.operators import OperatorsLog
 from posthouse.options import checked, misfit
@@ -58,6 +59,7 @@ class App:
     `signing`: which facts are signed and verified, and by which keys; without it, what the environment says in POSTHOUSE_SIGNING.
     `archive`: where every event is kept, as in `s3://bucket/folder` or `file:///var/lib/archive`; without it, what the environment says in
     POSTHOUSE_ARCHIVE, and else nowhere.
+    `audit`: where events are logged so that nobody can touch them unseen.
     """
 
     @checked
@@ -76,6 +78,7 @@ class App:
         secrets: Secrets | None = None,
         signing: Signing | None = None,
         archive: str | None = None,
+        audit: Audit | None = None,
     ) -> None:
         if not services:
             raise ConfigurationError("an App needs a service: App(orders, …)")
@@ -108,6 +111,7 @@ class App:
         if self._archive is not None:
             check_place(self._archive)
         self._signing = signing
+        self._audit = audit
         self._opened: Opened | None = None
         for service in services:
             service.hosted_by(self)
@@ -127,7 +131,14 @@ class App:
                 self._archive,
             )
             self._opened = Opened(
-                self.services, ports, self.clock, self.settings, self._trusted(self._seam), self._rights, self._secrets
+                self.services,
+                ports,
+                self.clock,
+                self.settings,
+                self._trusted(self._seam),
+                self._rights,
+                self._secrets,
+                self._audit,
             )
         return self._opened
 

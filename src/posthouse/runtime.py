@@ -16,6 +16,7 @@ from posthouse.clock import Clock, new_id
 from posthouse.errors import ArchiveUnavailable, BrokerError, StoreError
 from posthouse.heartbeat import Heartbeat
 from posthouse.history.archive.opening import ArchiveMember
+from posthouse.history.audit.opening import AuditMember
 from posthouse.history.sweep import PURGE_BATCH, Sweep
 from posthouse.outage import Outages
 from posthouse.processes import Scheduler, Timers
@@ -86,6 +87,8 @@ class Runtime:
     projections: Keeper | None = None
     archive: ArchiveMember | None = None
     """Writes the archive; None where there is none."""
+    audit: AuditMember | None = None
+    """Writes the audit log; None where there is none. It runs with the consumers."""
     precedence: Precedence | None = None
     """Which sagas are run here, and not left to another release; None where there are none."""
     pulse: Pulse = dataclasses.field(default_factory=Pulse)
@@ -117,6 +120,7 @@ class Runtime:
         if self.schedules is not None and not self.schedules.looked:
             return False
         if self.archive is not None and not self.archive.idle:
+        if self.audit is not None and not self.audit.idle:
             return False
         return all(consumer.idle for consumer in self.consumers) and all(retrier.idle for retrier in self.retriers)
 
@@ -147,6 +151,9 @@ class Runtime:
             if self.precedence is not None:
                 looking = partial(self.precedence.run, worker.id, heartbeat.beat)
                 loops.append(("releases", looking, self.precedence.pulse))
+            if self.audit is not None:
+                loops.append((self.audit.name, self.audit.run, self.audit.pulse))
+                loops.append(("audit log", self.audit.sign, self.audit.signing))
             if self.projections is not None:
                 keeping = partial(self.projections.run, keep=self._keep_running)
                 loops.append(("projections", keeping, self.projections.pulse))

@@ -11,6 +11,8 @@ from posthouse.broker import Start
 from posthouse.clock import Clock
 from posthouse.events import METADATA_LIMIT
 from posthouse.history.archive.opening import ArchiveMember, group_of, member_of
+from posthouse.history.audit.opening import AuditMember, audit_group, auditor_of
+from posthouse.history.audit.settings import Audit
 from posthouse.opened.ports import Ports
 from posthouse.opened.process import process_name, worker_of
 from posthouse.opened.retaining import sweep_of
@@ -48,6 +50,8 @@ class Building:
     outages: Outages
     version_usage: VersionUsage
     sagas: Sagas
+    audit: Audit | None = None
+    """Where the audit log is; None where there is none."""
 
     async def runtime(self, source: RelaySource, projections: Projections) -> Runtime:
         """The tasks of all services. `source`: where the relay's rows come from."""
@@ -106,6 +110,7 @@ class Building:
             version_usage=self.version_usage,
             projections=projections.keeper if projections.declared else None,
             archive=self._archive(),
+            audit=self._auditor(),
         )
 
     @property
@@ -133,6 +138,19 @@ class Building:
             start=self.settings.start,
             outages=self.outages,
         )
+
+    @property
+    def audited(self) -> Mapping[str, Sequence[str]]:
+        """The group of the audit log and what it reads: every topic that the services know. Empty where there is no such log."""
+        topics = {topic for service in self.services for topic in service.declared.topics}
+        return {} if self.audit is None else {audit_group(self.services[0].name): sorted(topics)}
+
+    def _auditor(self) -> AuditMember | None:
+        if self.audit is None:
+            return None
+        ((group, topics),) = self.audited.items()
+        broker, start = self.ports.broker, self.settings.start
+        return auditor_of(group, topics, broker, self.audit, self.clock, start=start, outages=self.outages)
 
     async def executor(self, service: str, group: str, handlers: Mapping[str, Handler], start: Start) -> Executor:
         """What runs the handlers of a consumer group of a service."""

@@ -21,10 +21,12 @@ from posthouse.contracts.deprecation import deprecations
 from posthouse.contracts.personal import personal_fields
 from posthouse.errors import ConfigurationError, SecretsUnavailable, StoreOutdated
 from posthouse.health import Health, PartHealth
+from posthouse.history.archive.opening import forgets_too_soon
+from posthouse.history.audit.settings import Audit
 from posthouse.local.loops import close_with_loop
 from posthouse.opened.building import Building, standing
 from posthouse.opened.ports import Ports
-from posthouse.opened.refusing import archive_problems, beyond, clashes, problems_here
+from posthouse.opened.refusing import beyond, clashes, problems_here, reading_problems
 from posthouse.opened.retaining import ages_of
 from posthouse.opened.sagas import Sagas
 from posthouse.opened.writing import builder_of, guard_of, vault_of
@@ -62,6 +64,7 @@ class Opened:
         seam: Seam,
         rights: Rights | None = None,
         secrets: Secrets | None = None,
+        audit: Audit | None = None,
     ) -> None:
         self.services = services
         self.given_seam = seam
@@ -108,6 +111,7 @@ class Opened:
             outages=self.outages,
             version_usage=self.version_usage,
             sagas=self.sagas,
+            audit=audit,
         )
         """Makes its loops."""
         self.projections = Projections(
@@ -330,11 +334,10 @@ class Opened:
         return Topology(topics=sorted(topics | dead), groups=groups, retention=ages)
 
     def whole_topology(self) -> Topology:
-        """The same with the group of the archive, which is nobody's consumer."""
+        """The same with the groups of the archive and of the audit log, which are nobody's consumers."""
         topology = self.topology()
-        if self.building.archived is None:
-            return topology
-        return msgspec.structs.replace(topology, groups={**topology.groups, **self.building.archived})
+        groups = {**topology.groups, **(self.building.archived or {}), **self.building.audited}
+        return msgspec.structs.replace(topology, groups=groups)
 
     def groups(self, service: Service) -> Mapping[str, Mapping[str, Handler]]:
         """Handlers of a service by consumer group and subject: of a read model the group of the generation that is live, once
@@ -347,10 +350,11 @@ class Opened:
         """Every problem at once, of the store, the broker and the handlers; what only weakens the promise is logged."""
         checks = [*await self.ports.store.checks(today=False), *await self.ports.broker.checks(today=False)]
         checks += await self.sagas.checks()
-        archived, ports = self.building.archived or {}, self.ports
+        archived, settings = self.building.archived or {}, self.settings
         if problems := [
             *refusals(checks),
-            *(archive_problems(self.services, ports, self.settings, archived, self.keeper) if archived else ()),
+            *(forgets_too_soon(settings.archive, settings.outbox_retention, self.ports.broker.sheet) if archived else ()),
+            *reading_problems(self.services, {**archived, **self.building.audited}, self.keeper),
             *(
                 found
                 for service in self.services

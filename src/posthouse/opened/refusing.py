@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from posthouse.history.archive.opening import forgets_too_soon
 from posthouse.opened.ports import Ports
 from posthouse.opened.retaining import longest_log
 from posthouse.opened.writing import residency_of
@@ -49,20 +48,15 @@ def beyond(services: Sequence[Service], store: CoreStore) -> list[str]:
     ]
 
 
-def archive_problems(
-    services: Sequence[Service],
-    ports: Ports,
-    settings: Settings,
-    archived: Mapping[str, Sequence[str]],
-    keeper: Keeper | None,
+def reading_problems(
+    services: Sequence[Service], groups: Mapping[str, Sequence[str]], keeper: Keeper | None
 ) -> list[str]:
-    """What keeps the archive of these services from being written: a topic that none of them may read, a name that is taken."""
-    problems = forgets_too_soon(settings.archive, settings.outbox_retention, ports.broker.sheet)
-    for group, topics in archived.items():
+    """What keeps groups of the archive and of the audit log from reading: a topic that none of the services may read, a name that is
+    taken."""
+    problems = []
+    for group, topics in groups.items():
         taken = [service.name for service in services if group in service.declared.consumers]
-        problems += [
-            f"{name} has a consumer {group}, as the group of the archive is called: rename it" for name in taken
-        ]
+        problems += [f"{name} has a consumer {group}, as a group of the App itself is called: rename it" for name in taken]
         if keeper is None:
             continue
         for topic in topics:

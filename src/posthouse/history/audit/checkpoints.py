@@ -36,6 +36,11 @@ def newest(place: Place, keys: Sequence[Verifier]) -> Signed | None:
     return read(place, paths[-1], keys) if paths else None
 
 
+def size_signed(place: Place) -> int:
+    """Of how many events the largest is, by its name alone: nobody has to have a key for that."""
+    return max((int(named[1]) for path in place.list(ALL) if (named := _NAME.fullmatch(path))), default=0)
+
+
 def read(place: Place, path: str, keys: Sequence[Verifier]) -> Signed:
     """One of them. NoteError for what is no checkpoint by one of the keys, or not the one that its name says."""
     named = _NAME.fullmatch(path)

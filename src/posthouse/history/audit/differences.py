@@ -37,8 +37,10 @@ class Range(msgspec.Struct, frozen=True):
     path: str | None
 
 
-def differences(places: Sequence[Place], signed: Mapping[int, Signed], paths: Sequence[str]) -> list[Finding]:
-    """Everything that is not as the largest checkpoint says; as the one before says, where nothing leads to that."""
+def differences(limits: Mapping[Place, int], signed: Mapping[int, Signed], paths: Sequence[str]) -> list[Finding]:
+    """Everything that is not as the largest checkpoint says; as the one before says, where nothing leads to that. `limits`: the places,
+    each with the number of events that it has files of."""
+    places = list(limits)
     ranges = list(_ranges(paths, max(signed, default=0)))
     again = _made_again(places[0], ranges)
     reads: list[Read] = [*(place.get for place in places), again.get]
@@ -51,7 +53,7 @@ def differences(places: Sequence[Place], signed: Mapping[int, Signed], paths: Se
                 *told(_changes(places[0], truth, ranges)),
                 *_misnamed(places[0], ranges),
                 *_unknown(truth),
-                *_files(truth, places, signed),
+                *_files(truth, limits, signed),
             ]
     return list(_beyond(signed, 0))
 
@@ -199,30 +201,31 @@ def _unknown(truth: Truth) -> Iterator[Finding]:
             )
 
 
-def _files(truth: Truth, places: Sequence[Place], sizes: Iterable[int]) -> Iterator[Finding]:
+def _files(truth: Truth, limits: Mapping[Place, int], sizes: Iterable[int]) -> Iterator[Finding]:
     """Tiles and bundles that are lost, or not what was signed; of earlier checkpoints only what is still there."""
     level = 0
     while truth.size >> HEIGHT * level:
         for index in range(truth.size >> HEIGHT * (level + 1)):
-            yield from _file(truth, places, (level, index, WIDTH))
+            end = (index + 1) << HEIGHT * (level + 1)
+            for place, limit in limits.items():
+                yield from _file(truth, place, (level, index, WIDTH), needed=end <= limit)
         level += 1
     for size in sizes:
         for tile in partial(size) if size <= truth.size else ():
-            yield from _file(truth, places, tile, needed=size == truth.size)
+            for place, limit in limits.items():
+                yield from _file(truth, place, tile, needed=size == limit)
 
 
-def _file(truth: Truth, places: Sequence[Place], at: tuple[int, int, int], *, needed: bool = True) -> Iterator[Finding]:
+def _file(truth: Truth, place: Place, at: tuple[int, int, int], *, needed: bool) -> Iterator[Finding]:
     level, index, width = at
     known = truth.tile(level, index)
     tile = None if known is None else known[:width]
-    names = [tile_path(level, index, width)] + ([tile_path("entries", index, width)] if level == 0 else [])
-    for place in places:
-        for name in names:
-            data = place.get(name)
-            if data is None and needed:
-                yield Finding("file", f"{name} is missing in {place.name}")
-            elif data is not None and tile is not None and not _holds(name, data, tile):
-                yield Finding("file", f"{name} in {place.name} was changed")
+    for name in [tile_path(level, index, width)] + ([tile_path("entries", index, width)] if level == 0 else []):
+        data = place.get(name)
+        if data is None and needed:
+            yield Finding("file", f"{name} is missing in {place.name}")
+        elif data is not None and tile is not None and not _holds(name, data, tile):
+            yield Finding("file", f"{name} in {place.name} was changed")
 
 
 def _holds(path: str, data: bytes, tile: Sequence[bytes]) -> bool:

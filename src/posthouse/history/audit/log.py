@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from hashlib import sha256
+from itertools import islice
 
 import msgspec
 
@@ -20,20 +22,19 @@ from posthouse.history.audit.batches import (
     batch_path,
     entries,
     first_in,
-    id_of,
     read_batch,
     read_bundle,
     write_batch,
     write_bundle,
 )
-from posthouse.history.audit.checkpoints import ALL, NEWEST, Signed, checkpoint_path, newest
+from posthouse.history.audit.checkpoints import ALL, NEWEST, Signed, checkpoint_path, newest, size_signed
 from posthouse.history.audit.merkle import leaves, root
 from posthouse.history.audit.notes import Checkpoint, NoteError, Verifier, sign
 from posthouse.history.audit.place import Place
 from posthouse.history.audit.tiles import HEIGHT, WIDTH, Edge, Missing, Tiles, partial, tile_path
 
 REMEMBERED = 100_000
-"""So many of the last events are known by their ids, at least: one that the broker delivers again is not logged again."""
+"""So many of the last events are known, at least: one that the broker delivers again is not logged again."""
 
 
 class Signer(msgspec.Struct, frozen=True):
@@ -50,10 +51,11 @@ class AuditLog:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._next: int | None = None
-        self._ids: dict[str, None] = {}
+        self._known: dict[bytes, None] = {}
 
     def append(self, events: Sequence[bytes]) -> int:
-        """Log these, each once; how many are new. They are there for good when this returns. `events`: as `travelled` makes them."""
+        """Log these, each once; how many are new. They are there for good when this returns. `events`: as `travelled` makes them; the
+        same id around other bytes is another event."""
         if self._next is None:
             self._begin()
         new = self._new(events)
@@ -76,12 +78,12 @@ class AuditLog:
         assert self._next is not None
         return self._next
 
-    def _new(self, events: Sequence[bytes]) -> dict[str, bytes]:
-        found = {id_of(event): event for event in events}
-        return {id: event for id, event in found.items() if id not in self._ids}
+    def _new(self, events: Sequence[bytes]) -> dict[bytes, bytes]:
+        found = {sha256(event).digest(): event for event in events}
+        return {digest: event for digest, event in found.items() if digest not in self._known}
 
     def _begin(self) -> None:
-        """Find the end, and the ids before it."""
+        """Find the end, and the events before it."""
         paths = [path for path in self.place.list(EVENTS) if first_in(path) is not None]
         start = len(paths)
         known = 0
@@ -93,6 +95,11 @@ class AuditLog:
         self._next = 0
         for batch in batches:
             self._take(batch)
+        if self._next < (signed := size_signed(self.place)):
+            raise AuditDamaged(
+                f"the log in {self.place.name} ends with {self._next:,} events, though {signed:,} were signed: nothing is appended to it "
+                "before the rest is brought back; `posthouse audit verify` names it"
+            )
 
     def _follow(self) -> None:
         """Take what others have appended."""
@@ -101,9 +108,9 @@ class AuditLog:
             self._take(_read(batch_path(self._next), data))
 
     def _take(self, batch: Batch) -> None:
-        self._ids |= dict.fromkeys(map(id_of, batch.events))
-        for id in list(self._ids)[: -2 * REMEMBERED]:
-            del self._ids[id]
+        self._known |= dict.fromkeys(sha256(event).digest() for event in batch.events)
+        for digest in list(islice(self._known, max(0, len(self._known) - 2 * REMEMBERED))):
+            del self._known[digest]
         self._next = batch.first + len(batch.events)
 
     def _batch(self, path: str) -> Batch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -11,11 +12,16 @@ from posthouse.history.audit.findings import Finding
 from posthouse.history.audit.notes import NoteError, Verifier, read_checkpoint
 from posthouse.history.audit.place import Place
 
+PATIENCE, PAUSE = 3, 0.2
+"""How often, and after how many seconds, it is looked again for a file that is replaced at this moment."""
+
 
 class Survey(msgspec.Struct, frozen=True):
-    """`signed`: the checkpoints that can be believed, by size, smallest first. Where places differ it is that of the first one."""
+    """`signed`: the checkpoints that can be believed, by size, smallest first. Where places differ it is that of the first one.
+    `copied` is the size of the largest in the second place: what lies behind it is not there yet."""
 
     signed: Mapping[int, Signed]
+    copied: int
     findings: Sequence[Finding]
 
 
@@ -26,11 +32,11 @@ def survey(place: Place, keys: Sequence[Verifier], second: Place | None = None) 
     if second is not None:
         there, more = _read_all(second, keys)
         found += [*more, *_contradictions(place, here, second, there)]
-    found += _newest_file(place, keys, here)
+    found += _newest_file(place, keys, here, PATIENCE)
     if not here and not found:
         found.append(Finding("checkpoint", f"{place.name} holds no checkpoint: nothing is proven of what is there"))
     both = {**there, **here}
-    return Survey({size: both[size] for size in sorted(both)}, found)
+    return Survey({size: both[size] for size in sorted(both)}, max(there, default=0), found)
 
 
 def _read_all(place: Place, keys: Sequence[Verifier]) -> tuple[dict[int, Signed], list[Finding]]:
@@ -77,12 +83,15 @@ def _contradictions(
         yield Finding("checkpoint", f"{', '.join(missing)} of {second.name} is not in {place.name} any more")
 
 
-def _newest_file(place: Place, keys: Sequence[Verifier], here: Mapping[int, Signed]) -> list[Finding]:
-    """Whether the file that tools look for is the newest checkpoint."""
+def _newest_file(place: Place, keys: Sequence[Verifier], here: Mapping[int, Signed], looks: int) -> list[Finding]:
+    """Whether the file that tools look for is the newest checkpoint. One that is being signed gets there a moment later."""
     if not here:
         return []
     newest = here[max(here)]
     note = place.get(NEWEST)
+    if note != newest.note.encode() and looks:
+        time.sleep(PAUSE)
+        return _newest_file(place, keys, here, looks - 1)
     if note is None:
         return [Finding("file", f"`{NEWEST}` is missing in {place.name}: it is to hold what {newest.path} holds")]
     try:
@@ -91,6 +100,15 @@ def _newest_file(place: Place, keys: Sequence[Verifier], here: Mapping[int, Sign
         return [Finding("checkpoint", f"`{NEWEST}` in {place.name}: {error}")]
     if said == newest.checkpoint:
         return []
+    if said.size > newest.checkpoint.size:
+        if any(place.list(ALL, f"{ALL}{said.size:016d}-")):
+            return []  # signed since the others were read
+        return [
+            Finding(
+                "back",
+                f"`{NEWEST}` in {place.name} is of {said.size:,} events, and {newest.path} is the last that is kept",
+            )
+        ]
     if said.size < newest.checkpoint.size:
         words = f"`{NEWEST}` in {place.name} went back: it is of {said.size:,} events, {newest.path} is of {newest.checkpoint.size:,}"
         return [Finding("back", words)]

@@ -38,11 +38,11 @@ def verify(
     """Look at everything. `second` holds copies of checkpoints and tiles. AuditUnavailable where a place does not answer."""
     surveyed = survey(place, keys, second)
     signed, findings = surveyed.signed, [*surveyed.findings]
-    places = [place] if second is None else [place, second]
+    limits = {place: max(signed, default=0)} | ({} if second is None else {second: surveyed.copied})
     paths = [path for path in place.list(EVENTS) if first_in(path) is not None]
-    again = _Again(places, signed)
+    again = _Again(limits, signed)
     if not all(again.takes(path, progress) for path in paths) or not again.ends_well():
-        findings += differences(places, signed, paths)
+        findings += differences(limits, signed, paths)
         if not findings:
             findings.append(Finding("unknown", f"{place.name} is not what was signed, and nobody can tell where"))
     newest = signed[max(signed)] if signed else None
@@ -53,8 +53,10 @@ def verify(
 class _Again:
     """The tree, made again from the events."""
 
-    def __init__(self, places: Sequence[Place], signed: Mapping[int, Signed]) -> None:
-        self._places = places
+    def __init__(self, limits: Mapping[Place, int], signed: Mapping[int, Signed]) -> None:
+        self._limits = limits
+        """The places, each with the number of events that it has files of."""
+        self._place = next(iter(limits))
         self._signed = signed
         self._end = max(signed, default=0)
         self._edge = Edge()
@@ -65,7 +67,7 @@ class _Again:
     def takes(self, path: str, progress: Progress) -> bool:
         """Whether the next batch is as it was signed, with all that follows from it; nothing is asked of one that is not signed yet."""
         try:
-            batch = read_batch(self._places[0].get(path) or b"")
+            batch = read_batch(self._place.get(path) or b"")
             fresh = entries(batch)
         except BatchError:
             return False
@@ -100,12 +102,13 @@ class _Again:
         signed = self._signed.get(self.size)
         if signed is None:
             return True
-        return signed.checkpoint.root == self._edge.root() and self._there(self._at_edge(), self.size == self._end)
+        return signed.checkpoint.root == self._edge.root() and self._there(self._at_edge(), partial=True)
 
-    def _there(self, files: Iterable[Written], needed: bool = True) -> bool:
-        """Whether files are what they have to be, in every place. Partial tiles that were filled since are not needed any more."""
+    def _there(self, files: Iterable[Written], *, partial: bool = False) -> bool:
+        """Whether files are what they have to be, in every place that is so far. Partial tiles that were filled since are not needed."""
         return all(
-            (found := place.get(path)) == data or (found is None and not needed)
+            (found := place.get(path)) == data
+            or (found is None and (self.size > limit or (partial and self.size < limit)))
             for path, data in files
-            for place in self._places
+            for place, limit in self._limits.items()
         )

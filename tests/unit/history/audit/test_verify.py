@@ -10,7 +10,7 @@ import pytest
 
 from posthouse.history.audit.batches import SALT, batch_path, entries, read_bundle, travelled, write_bundle
 from posthouse.history.audit.findings import Finding
-from posthouse.history.audit.log import AuditLog, seal
+from posthouse.history.audit.log import AuditLog, checkpoint, seal
 from posthouse.history.audit.merkle import leaves
 from posthouse.history.audit.notes import sign
 from posthouse.history.audit.tiles import Edge
@@ -235,6 +235,20 @@ def test_the_newest_file_that_goes_back_is_named(log: Spoilable) -> None:
     ]
     (log.root / "checkpoint").unlink()
     assert "`checkpoint` is missing" in log.said()[0]
+
+
+def test_the_newest_checkpoint_that_was_taken_away_is_missed_without_a_second_place(log: Spoilable) -> None:
+    _, new = sorted((log.root / "checkpoints").iterdir())
+    new.unlink()
+    assert "is of 1,000 events, and checkpoints/0000000000000300-" in log.said(alone=True)[0]
+
+
+def test_a_second_place_that_is_behind_is_not_accused(log: Spoilable) -> None:
+    AuditLog(log.place).append(events(1000, 1300))
+    checkpoint(log.place, SIGNER, START + 9)
+    assert log.said() == []
+    (log.second_root / "tile/0/002").unlink()
+    assert log.said() == [f"tile/0/002 is missing in {log.second.name}"]
 
 
 def test_a_checkpoint_that_was_taken_away_is_missed(log: Spoilable) -> None:

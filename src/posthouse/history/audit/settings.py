@@ -1,0 +1,47 @@
+"""Settings of an audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import get_args
+
+from posthouse.contracts.terms import Retention
+from posthouse.errors import did_you_mean
+from posthouse.options import Count, Options, Seconds, SomeSeconds
+
+MIB = 2**20
+
+
+class Audit(Options):
+    """Keep what was said where nobody can touch it unseen."""
+
+    place: str
+    """Where the log is: a folder, `file:///srv/audit`, `s3://bucket/prefix`."""
+    keys: str | PurePath
+    """The public file of `posthouse keys`, with a key made by `--use audit`."""
+    private: str | PurePath | None = None
+    """The file with its private half. None: what the environment says in POSTHOUSE_SIGNING_PRIVATE_FILE or POSTHOUSE_SIGNING_PRIVATE;
+    where there is none, events are logged here, and signed by whoever has it."""
+    second: str | None = None
+    """Where checkpoints and tiles are copied to, best where other people have the say: without it nobody sees that a log was made anew."""
+    classes: Sequence[str] = ("cold",)
+    """Events of these retention classes are logged, and what has no envelope that says its class."""
+    types: Sequence[str] = ()
+    """And those whose subject one of these patterns fits, whatever their class: `shop.orders.*`."""
+    every: SomeSeconds = 86_400.0
+    """Seconds from one checkpoint to the next: for so long what was logged can be touched unseen."""
+    wait: Seconds = 5.0
+    """Seconds that an event waits for others to be logged with it, at most."""
+    batch: Count = 2_000
+    """So many events are logged together, at most …"""
+    batch_bytes: Count = 4 * MIB
+    """… and so many bytes, about."""
+
+    def conflicts(self) -> list[str]:
+        known = get_args(Retention)
+        return [
+            f"Audit: there is no retention class {name!r}.{did_you_mean(name, known)}"
+            for name in self.classes
+            if name not in known
+        ]
