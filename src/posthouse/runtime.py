@@ -119,8 +119,7 @@ class Runtime:
             return False
         if self.schedules is not None and not self.schedules.looked:
             return False
-        if self.archive is not None and not self.archive.idle:
-        if self.audit is not None and not self.audit.idle:
+        if any(member is not None and not member.idle for member in (self.archive, self.audit)):
             return False
         return all(consumer.idle for consumer in self.consumers) and all(retrier.idle for retrier in self.retriers)
 

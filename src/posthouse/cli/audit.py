@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -21,10 +20,11 @@ from posthouse.history.audit.place import open_place
 from posthouse.history.audit.proofs import check as check_proof
 from posthouse.history.audit.proofs import prove as prove_event
 from posthouse.history.audit.proofs import prove_extension
-from posthouse.history.audit.standing import Standing, standing
+from posthouse.history.audit.standing import Standing
+from posthouse.history.audit.survey import standing
 from posthouse.history.audit.verify import Report
 from posthouse.history.audit.verify import verify as verify_log
-from posthouse.trust.signatures.signing import KEYS, PRIVATE, PRIVATE_FILE
+from posthouse.trust.signatures.signing import KEYS, PRIVATE_FILE
 
 app = typer.Typer(no_args_is_help=True, help="The audit log: verify it, prove an event, sign a checkpoint.")
 
@@ -220,11 +220,9 @@ def _keys(path: Path | None, given: Sequence[str]) -> tuple[list[Verifier], list
 
 
 def _signer(path: Path | None, private: Path | None) -> Signer:
-    from posthouse.history.audit.keys import signer_in
-    from posthouse.trust.signatures.keys import private_in, read_private
+    from posthouse.history.audit.keys import private_here, signer_in
 
-    here = read_private(private) if private is not None else private_in(os.environ.get(PRIVATE, ""), PRIVATE)
-    return signer_in(path or Path("keys.toml"), here, _now())
+    return signer_in(path or Path("keys.toml"), private_here(private), _now())
 
 
 def _is_signed_by(note: str, keys: Sequence[Verifier]) -> bool:

@@ -353,7 +353,11 @@ class Opened:
         archived, settings = self.building.archived or {}, self.settings
         if problems := [
             *refusals(checks),
-            *(forgets_too_soon(settings.archive, settings.outbox_retention, self.ports.broker.sheet) if archived else ()),
+            *(
+                forgets_too_soon(settings.archive, settings.outbox_retention, self.ports.broker.sheet)
+                if archived
+                else ()
+            ),
             *reading_problems(self.services, {**archived, **self.building.audited}, self.keeper),
             *(
                 found

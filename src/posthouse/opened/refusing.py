@@ -56,7 +56,9 @@ def reading_problems(
     problems = []
     for group, topics in groups.items():
         taken = [service.name for service in services if group in service.declared.consumers]
-        problems += [f"{name} has a consumer {group}, as a group of the App itself is called: rename it" for name in taken]
+        problems += [
+            f"{name} has a consumer {group}, as a group of the App itself is called: rename it" for name in taken
+        ]
         if keeper is None:
             continue
         for topic in topics:

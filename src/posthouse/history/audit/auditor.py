@@ -17,7 +17,8 @@ from posthouse.history.audit.batches import travelled
 from posthouse.history.audit.log import AuditLog, Signer, seal
 from posthouse.history.audit.place import Place
 from posthouse.history.audit.settings import Audit
-from posthouse.history.audit.standing import Standing, standing
+from posthouse.history.audit.standing import Standing
+from posthouse.history.audit.survey import standing
 from posthouse.outage import Outages
 from posthouse.pulse import Pulse
 from posthouse.trust.signatures.keys import fits

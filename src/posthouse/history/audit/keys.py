@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from posthouse.errors import ConfigurationError
 from posthouse.history.audit.log import Signer
 from posthouse.history.audit.notes import Verifier
-from posthouse.trust.signatures.keys import Key, read_keys
+from posthouse.trust.signatures.keys import Key, private_in, read_keys, read_private
+from posthouse.trust.signatures.signing import PRIVATE, PRIVATE_FILE
 
 USE = "audit"
 
@@ -45,6 +47,13 @@ def signer_in(path: Path, private: Mapping[str, bytes], now: float) -> Signer:
     key = max(mine, key=lambda key: (key.since, key.id))
     keys = [verifier_of(one) for one in known.values() if one.source == key.source]
     return Signer(key.source.removeprefix("/"), private[key.id], keys)
+
+
+def private_here(path: Path | None) -> Mapping[str, bytes]:
+    """The private halves in a file; without one, those of the environment."""
+    if path is None and (said := os.environ.get(PRIVATE_FILE)):
+        path = Path(said)
+    return private_in(os.environ.get(PRIVATE, ""), PRIVATE) if path is None else read_private(path)
 
 
 def revoked_in(path: Path, now: float) -> list[Verifier]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -11,13 +10,10 @@ from typing import Protocol
 from posthouse.broker import Broker, Start
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
-from posthouse.history.audit.place import open_place
 from posthouse.history.audit.settings import Audit
 from posthouse.history.audit.standing import Standing
 from posthouse.outage import Outages
 from posthouse.pulse import Pulse
-from posthouse.trust.signatures.keys import private_in, read_private
-from posthouse.trust.signatures.signing import PRIVATE, PRIVATE_FILE
 
 SUFFIX = "event-audit"
 
@@ -61,22 +57,15 @@ def auditor_of(
     """A member of the group that writes it. ConfigurationError for keys or places that cannot be used."""
     try:
         from posthouse.history.audit.auditor import Auditor
-        from posthouse.history.audit.keys import signer_in, verifiers
-
-        private = _private(audit)
-        signer = signer_in(Path(audit.keys), private, clock.now()) if private else None
-        verifiers(Path(audit.keys))
+        from posthouse.history.audit.keys import private_here, signer_in, verifiers
+        from posthouse.history.audit.place import open_place
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"an audit log needs the package {error.name}: pip install 'posthouse[audit]'"
         ) from error
+    file = Path(audit.keys)
+    private = private_here(None if audit.private is None else Path(audit.private))
+    verifiers(file)
+    signer = signer_in(file, private, clock.now()) if private else None
     place, second = open_place(audit.place), None if audit.second is None else open_place(audit.second)
     return Auditor(name, topics, broker, place, second, audit, signer, clock, start=start, outages=outages)
-
-
-def _private(audit: Audit) -> dict[str, bytes]:
-    if audit.private is not None:
-        return dict(read_private(Path(audit.private)))
-    if file := os.environ.get(PRIVATE_FILE):
-        return dict(read_private(Path(file)))
-    return dict(private_in(os.environ.get(PRIVATE, ""), PRIVATE))

@@ -1,16 +1,8 @@
-"""Standing: how far a log is, without reading its events."""
+"""Standing: how far a log is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
-
-from posthouse.errors import AuditDamaged
-from posthouse.history.audit.batches import EVENTS, first_in, read_batch
-from posthouse.history.audit.checkpoints import newest
-from posthouse.history.audit.notes import NoteError, Verifier
-from posthouse.history.audit.place import Place
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,24 +35,3 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
                 f"the second place has a checkpoint of {self.copied or 0:,} events, and not the one of {self.signed:,}"
             )
         return found
-
-
-def standing(place: Place, second: Place | None, keys: Sequence[Verifier], now: float) -> Standing:
-    """How it stands. AuditDamaged where a newest checkpoint cannot be believed."""
-    try:
-        latest, copied = newest(place, keys), None if second is None else newest(second, keys)
-    except NoteError as error:
-        raise AuditDamaged(f"the newest checkpoint in {place.name}: {error}") from error
-    last = max((path for path in place.list(EVENTS) if first_in(path) is not None), default=None)
-    events = 0
-    if last is not None:
-        batch = read_batch(place.get(last) or b"")
-        events = batch.first + len(batch.events)
-    return Standing(
-        events=events,
-        signed=latest.checkpoint.size if latest else 0,
-        path=latest.path if latest else None,
-        age=max(0.0, now - latest.at) if latest else None,
-        copied=copied.checkpoint.size if copied else None,
-        has_second=second is not None,
-    )

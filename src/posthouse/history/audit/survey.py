@@ -1,4 +1,4 @@
-"""Survey: the checkpoints of a log and of its second place, and where they contradict each other."""
+"""Survey: the checkpoints of a log and of its second place, where they contradict each other, and how far the log is."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from posthouse.history.audit.checkpoints import ALL, NEWEST, Signed, read
+from posthouse.errors import AuditDamaged
+from posthouse.history.audit.batches import EVENTS, BatchError, first_in, read_batch
+from posthouse.history.audit.checkpoints import ALL, NEWEST, Signed, newest, read
 from posthouse.history.audit.findings import Finding
 from posthouse.history.audit.notes import NoteError, Verifier, read_checkpoint
 from posthouse.history.audit.place import Place
+from posthouse.history.audit.standing import Standing
 
 PATIENCE, PAUSE = 3, 0.2
 """How often, and after how many seconds, it is looked again for a file that is replaced at this moment."""
@@ -87,29 +90,53 @@ def _newest_file(place: Place, keys: Sequence[Verifier], here: Mapping[int, Sign
     """Whether the file that tools look for is the newest checkpoint. One that is being signed gets there a moment later."""
     if not here:
         return []
-    newest = here[max(here)]
+    last = here[max(here)]
     note = place.get(NEWEST)
-    if note != newest.note.encode() and looks:
+    if note != last.note.encode() and looks:
         time.sleep(PAUSE)
         return _newest_file(place, keys, here, looks - 1)
     if note is None:
-        return [Finding("file", f"`{NEWEST}` is missing in {place.name}: it is to hold what {newest.path} holds")]
+        return [Finding("file", f"`{NEWEST}` is missing in {place.name}: it is to hold what {last.path} holds")]
     try:
         said = read_checkpoint(note.decode(errors="replace"), keys)
     except NoteError as error:
         return [Finding("checkpoint", f"`{NEWEST}` in {place.name}: {error}")]
-    if said == newest.checkpoint:
+    if said == last.checkpoint:
         return []
-    if said.size > newest.checkpoint.size:
+    if said.size > last.checkpoint.size:
         if any(place.list(ALL, f"{ALL}{said.size:016d}-")):
             return []  # signed since the others were read
         return [
             Finding(
                 "back",
-                f"`{NEWEST}` in {place.name} is of {said.size:,} events, and {newest.path} is the last that is kept",
+                f"`{NEWEST}` in {place.name} is of {said.size:,} events, and {last.path} is the last that is kept",
             )
         ]
-    if said.size < newest.checkpoint.size:
-        words = f"`{NEWEST}` in {place.name} went back: it is of {said.size:,} events, {newest.path} is of {newest.checkpoint.size:,}"
+    if said.size < last.checkpoint.size:
+        words = f"`{NEWEST}` in {place.name} went back: it is of {said.size:,} events, {last.path} is of {last.checkpoint.size:,}"
         return [Finding("back", words)]
     return [Finding("split", f"`{NEWEST}` in {place.name} is none of the checkpoints that are kept there")]
+
+
+def standing(place: Place, second: Place | None, keys: Sequence[Verifier], now: float) -> Standing:
+    """How a log stands, without its events being read. AuditDamaged where a newest checkpoint cannot be believed."""
+    try:
+        latest, copied = newest(place, keys), None if second is None else newest(second, keys)
+    except NoteError as error:
+        raise AuditDamaged(f"the newest checkpoint in {place.name}: {error}") from error
+    last = max((path for path in place.list(EVENTS) if first_in(path) is not None), default=None)
+    events = 0
+    if last is not None:
+        try:
+            batch = read_batch(place.get(last) or b"")
+        except BatchError as error:
+            raise AuditDamaged(f"{last} in {place.name}: {error}: run `posthouse audit verify`") from error
+        events = batch.first + len(batch.events)
+    return Standing(
+        events=events,
+        signed=latest.checkpoint.size if latest else 0,
+        path=latest.path if latest else None,
+        age=max(0.0, now - latest.at) if latest else None,
+        copied=copied.checkpoint.size if copied else None,
+        has_second=second is not None,
+    )
