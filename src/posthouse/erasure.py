@@ -24,13 +24,13 @@ from posthouse.app import App, app_of
 from posthouse.contracts.personal import personal_fields
 from posthouse.errors import BrokerError, ConfigurationError, DoneAlready, EventError
 from posthouse.events import Actor, Event, decode_any
+from posthouse.history.log import refusal, stored
 from posthouse.operators import OperatorsLog, operator_name
 from posthouse.receiving import dead_letter_topic
 from posthouse.service import Service
 from posthouse.store import Action, ActionFilter, HeldFilter, has_process_tables
 from posthouse.store.actions import BEGUN, DONE
 from posthouse.store.sagas import SagaFilter, SagaInput, SagaRow, SagaTurn, Said
-from posthouse.tracing.reading import refusal, stored
 from posthouse.trust.secrets.fields import secret_fields
 from posthouse.trust.secrets.keystore import Erasure, Holder
 from posthouse.trust.secrets.receipt import SUBJECT, ErasureReceipt

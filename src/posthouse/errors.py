@@ -39,6 +39,7 @@ PosthouseError
 │   ├── ChangedSince          what was looked at has changed since: look again
 │   └── GrantNeeded           somebody else has to approve it first, or it is approved no longer
 ├── RebuildStopped            a rebuild of a projection cannot go on; it can be run again
+├── ReplayPaused              a replay cannot go on by itself; its job can be resumed
 ├── DeadlineExceeded          a handler ran past its deadline
 └── HandlerSignal             raised by a handler to say what should happen next
     ├── RetryNow              run it again at once
@@ -265,6 +266,10 @@ class GrantNeeded(DeskError):
 
 class RebuildStopped(PosthouseError):
     """A rebuild of a projection ended before its swap; what it has done stays, and the next run goes on from there."""
+
+
+class ReplayPaused(PosthouseError):
+    """Some of the events of a replay stand still; what it has done stays, and whoever resumes its job goes on from there."""
 
 
 class DeadlineExceeded(PosthouseError):

@@ -28,7 +28,7 @@ from posthouse.processes.schedule import Missed, Tenants
 from posthouse.processes.stream import Decision, Evolve
 from posthouse.processes.stream.declaring import aggregate_of
 from posthouse.receiving import Calling, HeldEvents, Policy, Uses, consumer_name, handler_of
-from posthouse.receiving.typed import HandlerOptions, Handles
+from posthouse.receiving.typed import HandlerOptions, Handles, OnReplay
 from posthouse.runtime import PARTS, Part
 from posthouse.seam import EnvelopeBuilder, context_here, tenant_here
 from posthouse.sending import Outbox, TransactionScope, Tx
@@ -238,6 +238,7 @@ class Service:
         reads: Sequence[str] | None = None,
         publishes: Sequence[type[object]] = (),
         calling: Calling | None = None,
+        replay: OnReplay | None = None,
     ) -> object:
         """Run the decorated function for each of these events, once, in order per key, in one transaction.
 
@@ -248,6 +249,10 @@ class Service:
         begins, and the function gets its answer as a third argument. It may be called again for the same event, after a
         failure or a crash, so it says the same key to the vendor each time; it is not called for a duplicate.
 
+        `replay` is what becomes of it when an operator has events applied once more (`posthouse replay --reprocess`): "apply" runs
+        the function, with its call if it has one; "skip" passes over the event; "without_calls" runs it with None as the answer.
+        Where nothing is said "apply", and with `calling` the replay is refused: a vendor would be called twice.
+
         For the catalogue: `reads` names the payload fields that the function looks at, dots reaching inside; without it
         any change of the event may touch it. `publishes` names the events that it publishes through its Tx; those of
         its return annotation are known.
@@ -257,7 +262,7 @@ class Service:
 
         def register(function: F) -> F:
             uses = Uses.of(types, reads, publishes, by=self.name)
-            self.declared.add_handler(name, handler_of(function, types, policy or Policy(), uses, calling))
+            self.declared.add_handler(name, handler_of(function, types, policy or Policy(), uses, calling, replay))
             return function
 
         return register

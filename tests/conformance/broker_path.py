@@ -19,12 +19,12 @@ from posthouse import Event, Payload, Policy, Service, Tx
 from posthouse.app import app_of, apps_of
 from posthouse.broker import Broker, Delivery, Stream, Topology
 from posthouse.clock import SystemClock, new_id
+from posthouse.history.log import refusal
 from posthouse.resend import Choice, resend
 from posthouse.store import HeldFilter
 from posthouse.survey import PASSING, Surveyed
 from posthouse.testing import rehost
 from posthouse.tracing import trace
-from posthouse.tracing.reading import refusal
 from posthouse.watch.standing import Standing
 from posthouse.watch.status import DROPPED, GONE, Line, status
 from tests.kit.frames import collect

@@ -23,11 +23,12 @@ from posthouse.clock import SystemClock
 from posthouse.console.access.who import Role, Who
 from posthouse.console.acting import running
 from posthouse.console.acting.replaying import WHOLE
-from posthouse.console.acting.running import Run, WholeRun
+from posthouse.console.acting.running import Run
 from posthouse.console.acting.table import pressed
 from posthouse.console.asking import Refusal
 from posthouse.console.estate import Estate
 from posthouse.errors import DeskError, GrantNeeded
+from posthouse.jobs import WholeRun
 from posthouse.operators import login_name
 from posthouse.processes.projection import Plan
 from posthouse.replays import rebuild, seek
@@ -94,9 +95,10 @@ class Place:
         """The job that waits, as a console runs it, until it ends or is paused."""
         job = await self.app.store.jobs.take(["shop"], "one", 30.0)
         assert job is not None
-        kind = WholeRun if job.act in WHOLE else Run
+        work, pace = WHOLE.get(job.act), {"lease": 30.0, "look": 0.01}
+        run = Run(self.shop, job, **pace) if work is None else WholeRun(self.shop, job, work, **pace)
         with signed_in(True):
-            await kind(self.shop, job, lease=30.0, look=0.01).whole()
+            await run.whole()
         return await self.app.store.jobs.get(job.id)
 
     async def sql(self, changed: str, id: str) -> None:

@@ -46,6 +46,7 @@ VERBS: Mapping[str, str] = {
     "export": "Write alert rules for Prometheus, dashboards for Grafana, the runbooks that they lead to, and rights for brokers.",
     "retention": "How long what is kept: what lies where, how old it is, what would go, and let it go.",
     "seek": "Let a consumer read on from another place of its topics; members that run pick it up within seconds.",
+    "replay": "Give one consumer events once more, from the log or an outbox: nobody else sees anything.",
     "grant": "Let somebody replay or edit events for a while, because another one says so.",
     "db": "Make and upgrade the tables of a store.",
     "keys": "Keys of signed facts: make, list, retire, revoke and check them.",

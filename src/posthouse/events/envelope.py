@@ -78,6 +78,7 @@ class Event(msgspec.Struct, Generic[P], frozen=True, kw_only=True, gc=False):
     `lineage` grows when the producer's database was restored or failed over, so that a re-used number can be told
     from a duplicate. `time` is RFC 3339 text exactly as written by the producer, empty when it gave none; `occurred_at`
     parses it. With a JSON content type (None counts as one) empty `data` means that there is none; `b"null"` is a null.
+    `replayed` does not travel: it tells a handler that it is given the event once more, by an operator (`posthouse replay`).
     """
 
     id: str
@@ -100,6 +101,7 @@ class Event(msgspec.Struct, Generic[P], frozen=True, kw_only=True, gc=False):
     tracestate: str | None = None
     metadata: Metadata = Metadata()
     extensions: Mapping[str, Scalar] = {}
+    replayed: bool = False
 
     def __repr__(self) -> str:
         """All that is said of it. Raw data is not shown: nobody knows here what is personal in it."""

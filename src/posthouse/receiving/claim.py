@@ -209,6 +209,8 @@ class Claimer:
             if isinstance(known, KeyPosition) and is_outlived(entry, known):
                 await self.holder.quarantine(tx, held, OUTLIVED)
                 return NOTHING
+            if isinstance(known, KeyPosition) and known.replay:
+                return NOTHING  # what comes before it is being applied again: it is due once that is done
         if not await self.store.held.remove(tx, held):
             return NOTHING
         alone = entry.sequence is None

@@ -62,6 +62,9 @@ class Handler:
     """Run before the call, in a transaction of its own: what it returns is given to `calling` instead of the event; None:
     there is nothing to call, and the answer is None."""
 
+    replay: str | None = None
+    """What becomes of it when events are applied once more: "apply", "skip", "without_calls"; None: its author did not say."""
+
     policy_for: Callable[[Event[Any]], Policy] | None = None
     """Where events of one subject are answered differently: by the event, whose data may be raw still."""
 
@@ -155,6 +158,7 @@ def handler_of(
     policy: Policy,
     uses: Uses,
     calling: Calling | None = None,
+    replay: str | None = None,
 ) -> Handler:
     """Read what a function wants, and what it says, from its signature."""
     name = name_of(function)
@@ -174,6 +178,8 @@ def handler_of(
         raise ConfigurationError(
             f"{name} takes {len(parameters)} arguments: a handler takes the event and, if it writes, a Tx"
         )
+    if replay == "without_calls" and calling is None:
+        raise ConfigurationError(f'{name} calls nobody: replay="without_calls" is for a handler with calling=…')
     hints = hints_of(function)
     _refuse_first(name, hints.get(parameters[0].name), event_types)
     many = is_list(hints.get(parameters[0].name))
@@ -196,6 +202,7 @@ def handler_of(
         threaded,
         uses.with_result(hints.get("return")),
         calling=calling,
+        replay=replay,
     )
 
 

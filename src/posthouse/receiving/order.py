@@ -33,6 +33,8 @@ def classify(known: KeyPosition | Seen | None, entry: InboxEntry, *, adopt: bool
         return OrderDecision.FORK
     if known.waiting == entry.sequence:
         return OrderDecision.DUPLICATE if known.waiting_id == entry.event_id else OrderDecision.FORK
+    if known.replay:
+        return OrderDecision.BLOCKED
     if entry.sequence == known.sequence + 1:
         return OrderDecision.NEXT
     return OrderDecision.BLOCKED if known.waiting == known.sequence + 1 else OrderDecision.GAP

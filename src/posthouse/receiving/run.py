@@ -127,7 +127,7 @@ class Runner:
 
     def _tx(self, tx: Transaction, event: Event[object], *, alone: bool = True) -> Tx:
         """`alone`: what it says follows from this event. Which others are in a list with it is another matter each time."""
-        cause = Cause(self.consumer, event.id) if alone else None
+        cause = Cause(self.consumer, event.id, again=event.replayed) if alone else None
         return Tx(tx, self.store, self.builder, context_of(event, cause), self.clock)
 
     def _typed(self, handler: Handler, event: Event[bytes]) -> Event[object]:

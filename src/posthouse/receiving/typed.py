@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, overload
+from typing import Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 from posthouse.receiving.handler import Calling
 from posthouse.receiving.policy import Policy
 
 E = TypeVar("E")
+OnReplay = Literal["apply", "skip", "without_calls"]
 Rest = ParamSpec("Rest")
 Result = TypeVar("Result")
 
@@ -26,6 +27,7 @@ class HandlerOptions(ReadingOptions, total=False):
     consumer: str | None
     publishes: Sequence[type[object]]
     calling: Calling | None
+    replay: OnReplay | None
 
 
 class Handles(Protocol[E]):

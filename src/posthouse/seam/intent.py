@@ -18,12 +18,14 @@ LONGEST = MAX_BYTES["idempotency_key"]
 
 class Cause:
     """What facts follow from: one event, as one consumer takes it. It counts what was said, so that two facts of one kind about
-    one thing are two; what a savepoint took back stays counted."""
+    one thing are two; what a savepoint took back stays counted. `again`: it is answered once more, by an operator's replay, and
+    what it said before is not to be said twice: then the store looks its keys up, and remembers them."""
 
-    __slots__ = ("_begin", "_said")
+    __slots__ = ("_begin", "_said", "again")
 
-    def __init__(self, consumer: str, id: str) -> None:
+    def __init__(self, consumer: str, id: str, *, again: bool = False) -> None:
         self._begin = (consumer, id)
+        self.again = again
         self._said: dict[tuple[str, str | None], int] | None = None
 
     def intent(self, event_type: EventType[object], key: str | None) -> str:

@@ -195,6 +195,8 @@ class EnvelopeBuilder:
                 idempotency_key = plain(idempotency_key)
             key = event_type.key_of(payload)
             intended = _intended(event_type, key, context, intent) if idempotency_key is None else idempotency_key
+            if context.cause is not None and context.cause.again:
+                idempotency_key = intended
             event = self._envelope(event_type, payload, data, context, at, key, intended, event_id or new_id(), fact)
             if (spans := self.seam.tracing.spans) is not None:
                 event = spans.create(self.service, event_type.topic, event, event_type.payload.cls)

@@ -102,6 +102,12 @@ class Tx:
         return self.context.tenant
 
     @property
+    def replayed(self) -> bool:
+        """Whether a handler runs here once more for an event that it was given before (`posthouse replay`): what it published
+        then is not published again."""
+        return self.context.cause is not None and self.context.cause.again
+
+    @property
     def service(self) -> str:
         """The service that says what is published here."""
         return self._builder.service

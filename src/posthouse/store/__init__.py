@@ -41,6 +41,7 @@ from posthouse.store.outbox import (
     shard_of,
 )
 from posthouse.store.projections import ProjectionTable
+from posthouse.store.replays import ReplayTable
 from posthouse.store.retention import RetentionTable
 from posthouse.store.sagas import SagaTable
 from posthouse.store.schedules import ScheduleTable
@@ -89,6 +90,7 @@ __all__ = [
     "Poll",
     "ProcessTables",
     "RelaySource",
+    "ReplayTable",
     "Restoration",
     "RetentionTable",
     "Rows",
@@ -278,9 +280,11 @@ class ProcessTables(Protocol):
 
 
 class Store(CoreStore, ProcessTables, Protocol):
-    """Both: what every store of Posthouse is, with lists for people (`browsing`). One of your own may have the core alone."""
+    """Both: what every store of Posthouse is, with lists for people (`browsing`), and what is applied again (`replays`). One of your
+    own may have the core alone."""
 
     browsing: Browsing
+    replays: ReplayTable
 
 
 def has_process_tables(store: CoreStore) -> TypeGuard[Store]:

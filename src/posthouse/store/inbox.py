@@ -60,6 +60,9 @@ class KeyPosition(msgspec.Struct, frozen=True, kw_only=True):
     event at or below `sequence` is among them: an id that is newer still belongs to none of them.
 
     `lineages` are those that went before `lineage`, oldest first, each with the last number that was passed under it.
+
+    `replay` says who applies events of the key again at the moment, empty when nobody does: what comes behind `sequence` waits,
+    and nothing that is held of it runs.
     """
 
     sequence: int
@@ -70,6 +73,7 @@ class KeyPosition(msgspec.Struct, frozen=True, kw_only=True):
     lineages: Sequence[tuple[int, int]] = ()
     waiting: int | None = None
     waiting_id: str | None = None
+    replay: str = ""
 
     def has_passed(self, lineage: int, number: int) -> bool:
         """Whether the key went past this number, and under this lineage: the same number of another is another event. Of the

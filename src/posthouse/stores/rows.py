@@ -17,6 +17,7 @@ from posthouse.store.browsing import Bounded, HeldGroup
 from posthouse.store.grants import Drawn, Grant, Scope
 from posthouse.store.jobs import Job, JobState, Open
 from posthouse.store.outbox import DAMAGED
+from posthouse.store.replays import Line, Staged, Standing
 from posthouse.store.retention import Lying, SeenRow
 from posthouse.store.sagas import SagaFilter, SagaRef, SagaRow, indexed_text, with_progress
 from posthouse.store.schedules import ScheduleRow
@@ -175,7 +176,7 @@ def position_columns(consumer: str, entry: InboxEntry) -> tuple[object, ...]:
 
 
 def key_position(columns: Sequence[Any]) -> KeyPosition:
-    """From sequence, lineage, event_id, digest, newest, lineages, and the lowest that waits: its number and its id."""
+    """From sequence, lineage, event_id, digest, newest, lineages, the lowest that waits, its number and its id, and who replays it."""
     column = dict(zip(KeyPosition.__struct_fields__, columns, strict=True))
     spans = [span.split(":") for span in column.pop("lineages").split()]
     return KeyPosition(lineages=tuple((int(lineage), int(last)) for lineage, last in spans), **column)
@@ -440,3 +441,34 @@ def seen_of(columns: Sequence[Any]) -> SeenRow:
         received_at=received_at,
         result=result,
     )
+
+
+STAGED = "job, topic, tenant, event_id, key, sequence, lineage, stored_at, headers, body, again, attempts, error"
+"""Of an event of a replay."""
+
+
+def staged_columns(staged: Staged) -> tuple[object, ...]:
+    """In the order of STAGED."""
+    return (
+        staged.job, staged.topic, staged.tenant, staged.event_id, staged.key, staged.sequence, staged.lineage,
+        staged.stored_at, packed(staged.headers), staged.body, staged.again, staged.attempts, staged.error,
+    )  # fmt: skip
+
+
+def staged_event(columns: Sequence[Any]) -> Staged:
+    """From the columns of STAGED."""
+    column = dict(zip(STAGED.split(", "), columns, strict=True))
+    column["headers"], column["body"] = sound(column["headers"], column["body"])
+    return Staged(**{**column, "again": bool(column["again"])})
+
+
+def standing_of(columns: Sequence[Any]) -> Standing:
+    """From how many were put aside, left out, are left and stand still, and why one of these does."""
+    staged, left_out, left, still, error = columns
+    return Standing(staged=staged, left_out=left_out, left=left, still=still, error=error or "")
+
+
+def line_of(columns: Sequence[Any]) -> Line:
+    """From topic, tenant, key, and whether it is ordered."""
+    topic, tenant, key, ordered = columns
+    return Line(topic, tenant, key, bool(ordered))

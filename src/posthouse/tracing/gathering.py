@@ -11,12 +11,12 @@ import msgspec
 from posthouse.app import App, apps_of
 from posthouse.broker import Broker
 from posthouse.errors import BrokerError, StoreError
+from posthouse.history.log import refusal, stored
 from posthouse.receiving import dead_letter_topic
 from posthouse.redaction import words_of
 from posthouse.seam.frames import frame_of
 from posthouse.service import Service
 from posthouse.store import WAITED, HeldEvent, HeldFilter, OutboxRow
-from posthouse.tracing.reading import refusal, stored
 from posthouse.tracing.spot import Place, Spot
 from posthouse.tracing.wanted import Wanted
 

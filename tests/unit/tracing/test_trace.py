@@ -12,11 +12,11 @@ from posthouse import App, Event, Payload, Policy, Service, Settings, Tx
 from posthouse.app import app_of
 from posthouse.broker import Topology
 from posthouse.errors import BrokerError
+from posthouse.history.log import stored
 from posthouse.survey import PASSING
 from posthouse.testing import Harness, rehost
 from posthouse.tracing import Trace, trace
 from posthouse.tracing.gathering import gather
-from posthouse.tracing.reading import stored
 from posthouse.tracing.standing import standings
 from posthouse.tracing.wanted import Wanted
 

@@ -13,9 +13,9 @@ from posthouse.console.acting.kind import Kind, Pace
 from posthouse.console.acting.kinds import KINDS, HeldKind
 from posthouse.console.asking import Refusal
 from posthouse.errors import DeskError, did_you_mean
+from posthouse.jobs import begun, ended
 from posthouse.service import Service
 from posthouse.store import Action, GrantVerb
-from posthouse.store.actions import BEGUN
 from posthouse.store.jobs import ENDED, Job, JobState
 from posthouse.trust.rights import plain
 from posthouse.trust.rights.identity import folded
@@ -135,40 +135,6 @@ async def _start(name: str, call: Call[Pace], look: Look) -> Outcome:
         await app.actions.note(tx, begun(job))
         await app.store.jobs.add(tx, job)
     return Outcome(sentence=f"The job has begun: {number:,}{'+' if more else ''} to go through.", job=job.id)
-
-
-def begun(job: Job) -> Action:
-    """The job in the operators' log, as it begins."""
-    return Action(
-        id=job.id,
-        verb="job start",
-        by=job.by,
-        why=job.why,
-        service=job.service,
-        target=f"job {job.id}: {job.act}",
-        count=0,
-        outcome=BEGUN,
-        changed={"up to": (None, str(job.last)), "which": (None, job.parameters.decode())},
-    )
-
-
-def ended(job: Job, state: JobState) -> Action:
-    """And as it ended."""
-    changed: Mapping[str, tuple[object, object]] = {
-        "done": (None, job.done),
-        "refused": (None, job.refused),
-        "applied": (None, job.applied),
-        "failed again": (None, job.failed),
-    }
-    if state == "done" and (left := left_out(job)):
-        changed = {**changed, "changed after the press": (None, left)}
-    return msgspec.structs.replace(begun(job), outcome=state, count=job.done, changed=changed)
-
-
-def left_out(job: Job) -> int:
-    """Of one that is through: how many were counted and have changed since, so that nothing was done to them; 0 where not all
-    were counted."""
-    return 0 if job.more else max(0, job.total - job.done - job.refused)
 
 
 def _refuse_filter(call: Call[Pace]) -> None:

@@ -3,17 +3,18 @@ are jobs of one step, which is begun again by whoever takes the job up: both may
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
 
+from posthouse import reprocessing
 from posthouse.app import app_of
 from posthouse.console.acting.act import Act, AnyAct, Call, Look, Name, Outcome
-from posthouse.console.acting.bulk import begun
 from posthouse.console.asking import Refusal
 from posthouse.errors import did_you_mean
+from posthouse.jobs import Told, Work, begun
 from posthouse.processes.projection.rebuilding import Plan, Progress
 from posthouse.replays import rebuild, seek
 from posthouse.resend import Choice, resend
@@ -23,8 +24,6 @@ from posthouse.store.actions import of_item
 from posthouse.store.jobs import Job
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
-Told = Callable[[int, int], None]
-"""Hears how far it is: done, and of how many."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,9 +200,10 @@ async def _rebuild(service: Service, job: Job, told: Told) -> str:
     return f"generation {done.generation} of {done.projection} is live: {done.events:,} events from the {done.source}"
 
 
-WHOLE: Mapping[str, Callable[[Service, Job, Told], Awaitable[str]]] = {
+WHOLE: Mapping[str, Work] = {
     "outbox.resend": _resend,
     "projection.rebuild": _rebuild,
+    "replay": reprocessing.work,
 }
 """What is done at one stretch, by the act that makes the job; returns what came of it."""
 

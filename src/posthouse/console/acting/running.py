@@ -17,7 +17,6 @@ import msgspec
 from posthouse.app import App, app_of
 from posthouse.clock import new_id
 from posthouse.console.access.guard import OPERATOR
-from posthouse.console.acting.bulk import ended
 from posthouse.console.acting.kind import PAGE, FailedAgain, Item, Kind
 from posthouse.console.acting.kinds import KINDS
 from posthouse.console.acting.pressing import WAITS
@@ -29,13 +28,12 @@ from posthouse.errors import (
     DeskError,
     DoneAlready,
     GrantNeeded,
-    PosthouseError,
     StoreBusy,
 )
+from posthouse.jobs import LEASE, LOOK, Lost, WholeRun, ended, pause
 from posthouse.operators import pressed
 from posthouse.redaction import redacted, words_of
 from posthouse.service import Service
-from posthouse.store import Store
 from posthouse.store.actions import of_item
 from posthouse.store.jobs import Job, JobState, Open
 from posthouse.store.patience import waiting_at_most
@@ -43,10 +41,6 @@ from posthouse.trust.rights import plain, signed_in
 
 log = logging.getLogger("posthouse.console.jobs")
 
-LEASE = 5.0
-"""Seconds after which another console takes up the job of one that died."""
-LOOK = 1.0
-"""Seconds between two looks for jobs, and for what became of items."""
 MOST_OPEN = 500
 """Items whose outcome is not known; then it waits."""
 LINGER = 30.0
@@ -55,10 +49,6 @@ AT_ONCE = 4
 """Jobs that one console runs."""
 CHANGES = 5
 """How often an item is looked at again that somebody changed in between."""
-
-
-class Lost(Exception):
-    """The lease is another's now."""
 
 
 def item_key(job: str, item: int) -> str:
@@ -122,8 +112,9 @@ class Runner:
 
     async def _run(self, job: Job) -> None:
         service = self._estate.services[job.service]
-        kind = WholeRun if job.act in WHOLE else Run
-        run = kind(service, job, lease=self._lease, look=self._look)
+        pace = {"lease": self._lease, "look": self._look}
+        work = WHOLE.get(job.act)
+        run = Run(service, job, **pace) if work is None else WholeRun(service, job, work, **pace)
         try:
             with signed_in(
                 job.by.endswith(" (console)") and plain(job.by) != OPERATOR.name
@@ -136,60 +127,6 @@ class Runner:
             raise
         except Exception as error:  # a store that is away, a bug: the lease runs out, and it is tried again
             log.warning("job %s stands still: %s", job.id, redacted(words_of(error)))
-
-
-async def pause(store: Store, job: Job) -> None:
-    """Until somebody resumes it: its grant has ended, as its note says."""
-    async with store.begin() as tx:
-        await store.jobs.decide(tx, job.id, "paused")
-
-
-class WholeRun:
-    """A job of one step, as long as its lease is ours: begun again by whoever takes it up."""
-
-    def __init__(self, service: Service, job: Job, *, lease: float = LEASE, look: float = LOOK) -> None:
-        self._service, self._store = service, app_of(service).store
-        self.job = job
-        self._lease, self._look = lease, look
-
-    async def whole(self) -> None:
-        """To its end, or until somebody pauses or cancels it."""
-        work = asyncio.ensure_future(WHOLE[self.job.act](self._service, self.job, self._hear))
-        try:
-            while not work.done():
-                state = await self._store.jobs.save(self.job, self._lease)
-                if state is None:
-                    raise Lost
-                if state != "running":
-                    return
-                await asyncio.wait([work], timeout=self._look)
-            try:
-                self._note(note=work.result())
-                state = "done"
-            except GrantNeeded as error:
-                self._note(note=redacted(words_of(error)))
-                await pause(self._store, self.job)
-                await self.give_back()
-                return
-            except PosthouseError as error:
-                self._note(note=redacted(words_of(error)))
-                state = "failed"
-            async with self._store.begin() as tx:
-                await self._store.actions.end(tx, ended(self.job, state))
-            await self._store.jobs.save(self.job, 0.0, ended=state)
-        finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
-
-    async def give_back(self) -> None:
-        """Let another console go on at once."""
-        await self._store.jobs.save(self.job, 0.0)
-
-    def _hear(self, done: int, total: int) -> None:
-        self._note(done=done, note=f"{done:,} of {total:,} events")
-
-    def _note(self, **changed: object) -> None:
-        self.job = msgspec.structs.replace(self.job, **changed)
 
 
 class Run:

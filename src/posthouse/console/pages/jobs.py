@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import msgspec
 
 from posthouse.app import App
-from posthouse.console.acting.bulk import TITLES, left_out, shown
+from posthouse.console.acting.bulk import TITLES, shown
 from posthouse.console.asking import Ask, Page, Refusal
+from posthouse.jobs import left_out
 from posthouse.store.jobs import ENDED, Job
 
 MOST = 200

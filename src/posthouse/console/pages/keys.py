@@ -15,12 +15,12 @@ from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.pages.held import line_facts
 from posthouse.errors import BrokerError, DecodeError
 from posthouse.events import Event, decode_any
+from posthouse.history.log import refusal, stored
 from posthouse.receiving.readers import is_ordered, topics_of
 from posthouse.redaction import words_of
 from posthouse.seam.frames import frame_of
 from posthouse.store import BLOCKING, HeldFilter
 from posthouse.store.browsing import Head, HeldLine, OutboxFilter
-from posthouse.tracing.reading import refusal, stored
 
 NUMBERS = 200
 """How many of its last numbers are shown."""

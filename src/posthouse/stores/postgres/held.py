@@ -34,7 +34,7 @@ CHANGE = f"SELECT posthouse.change({EVENT}, {BEHIND_EVENT})"
 IN_TURN = """
 FROM posthouse.held e LEFT JOIN posthouse.head h
     ON h.consumer = e.consumer AND h.topic = e.topic AND h.tenant = e.tenant AND h.key = e.key
-WHERE e.consumer = $1 AND e.state = 'retrying' AND (e.sequence IS NULL OR e.sequence = h.sequence + 1)
+WHERE e.consumer = $1 AND e.state = 'retrying' AND (e.sequence IS NULL OR (e.sequence = h.sequence + 1 AND h.replay = ''))
 """
 
 # Whose time has come: count the run before it begins, and hide the event for a while.

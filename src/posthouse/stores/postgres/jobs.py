@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from posthouse.clock import Clock
 from posthouse.store import Transaction
-from posthouse.store.jobs import Job, JobState
+from posthouse.store.jobs import ENDED, Job, JobState
 from posthouse.stores.postgres.database import Database
 from posthouse.stores.postgres.steps import NOW
 from posthouse.stores.postgres.transaction import own
@@ -47,13 +47,18 @@ FROM clock, free WHERE id = free.free_id RETURNING {READ}
 
 # How far it is, and how it ended, by whoever has its lease.
 SAVE = f"""
-{CLOCK} UPDATE posthouse.job SET position = $2, done = $3, refused = $4, applied = $5, failed = $6, open = $7,
+{CLOCK}, saved AS (
+    UPDATE posthouse.job SET position = $2, done = $3, refused = $4, applied = $5, failed = $6, open = $7,
     canary_passed = canary_passed OR $8, note = $9, changed_at = clock.now,
     leased_until = clock.now + $10::double precision,
     ended_at = CASE WHEN state = 'running' AND $11::text IS NOT NULL THEN clock.now ELSE ended_at END,
     state = CASE WHEN state = 'running' THEN coalesce($11::text, state) ELSE state END
-FROM clock WHERE id = $12 AND token = $13 RETURNING state
+    FROM clock WHERE id = $12 AND token = $13 RETURNING state)
+SELECT state, CASE WHEN state = ANY ($14::text[]) THEN posthouse.release_replay($12, $1)::text END FROM saved
 """
+
+# What it holds, it holds no more.
+RELEASE = "SELECT posthouse.release_replay($1, $2)"
 
 # What an operator decides.
 DECIDE = f"""
@@ -101,13 +106,15 @@ class PostgresJobs:
         return job_of(found[0]) if found else None
 
     async def save(self, job: Job, seconds: float, *, ended: JobState | None = None) -> JobState | None:
-        found = list(
-            await self._database.run(SAVE, self._now(), *progress_columns(job), seconds, ended, job.id, job.token)
-        )
+        parameters = (*progress_columns(job), seconds, ended, job.id, job.token, list(ENDED))
+        found = list(await self._database.run(SAVE, self._now(), *parameters))
         return state_of(found[0][0]) if found else None
 
     async def decide(self, tx: Transaction, id: str, state: JobState, *, canary_passed: bool = False) -> bool:
-        return bool((await own(tx).run(DECIDE, self._now(), state, canary_passed, id)).rowcount)
+        done = bool((await own(tx).run(DECIDE, self._now(), state, canary_passed, id)).rowcount)
+        if done and state in ENDED:
+            await own(tx).run(RELEASE, id, self._now())
+        return done
 
     async def purge(self, age: float, limit: int) -> int:
         return (await self._database.run(PURGE, self._now(), age, limit)).rowcount

@@ -369,7 +369,26 @@ def _receiving(metadata: MetaData) -> None:
         Column("newest", BigInteger, nullable=False, server_default=text("0")),
         Column("lineages", Text, nullable=False, server_default=text("''")),
         Column("held", Integer, nullable=False, server_default=text("0")),
+        Column("replay", Text, nullable=False, server_default=text("''")),
         PrimaryKeyConstraint("tenant", "consumer", "topic", "key", name="head_pkey"),
+        Index("head_replayed", "replay", postgresql_where=text("(replay <> ''::text)")),
+    )
+    Table("replay", metadata, _text("job", primary_key=True), *_columns(BigInteger, "staged", "left_out"))
+    Table(
+        "replay_event",
+        metadata,
+        *_columns(Text, "job", "topic", "tenant", "key"),
+        *_columns(BigInteger, "sequence"),
+        *_columns(Integer, "lineage"),
+        *_columns(Text, "event_id"),
+        *_columns(Double, "stored_at"),
+        *_columns(Text, "headers?"),
+        *_columns(LargeBinary, "body"),
+        *_columns(Boolean, "again"),
+        *_columns(Integer, "attempts"),
+        *_columns(Text, "error"),
+        PrimaryKeyConstraint("tenant", "job", "topic", "event_id", name="replay_event_pkey"),
+        Index("replay_event_line", "job", "topic", "tenant", "key", "sequence", "lineage", "event_id"),
     )
     Table(
         "inbox",

@@ -24,6 +24,7 @@ APPLICATION: Mapping[str, Sequence[str]] = {
     "head": ("SELECT", "INSERT", "UPDATE"),
     "inbox": ("SELECT", "INSERT"),
     "held": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    "replay_event": ("SELECT", "DELETE"),
     "timer": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "schedule": ("SELECT", "UPDATE"),
     "applied_count": ("INSERT",),

@@ -416,9 +416,40 @@ CREATE TABLE posthouse.head (
     digest bytea NOT NULL,  -- of that event
     newest bigint NOT NULL DEFAULT 0,  -- when the newest id of all of them was drawn (milliseconds)
     lineages text NOT NULL DEFAULT '',  -- the lineages before this one, each with its last number: '1:3 2:7 '
-    held integer NOT NULL DEFAULT 0,  -- how many of the key are held in a blocking state
+    held integer NOT NULL DEFAULT 0,  -- how many of the key are held in a blocking state, and one more while it is replayed
+    replay text NOT NULL DEFAULT '',  -- the job and the token that replay it, as in 'job:3'; empty: nobody does
     PRIMARY KEY (tenant, consumer, topic, key)
 ) WITH (fillfactor = 70);
+
+-- The keys that a replay has closed: whoever ends its job opens them.
+CREATE INDEX head_replayed ON posthouse.head (replay) WHERE replay <> '';
+
+-- Replays: how many events were put aside for one, once that was through.
+CREATE TABLE posthouse.replay (
+    job text PRIMARY KEY,  -- its job
+    staged bigint NOT NULL,  -- events that were to be applied
+    left_out bigint NOT NULL  -- and those of the range that were not
+);
+
+-- What a replay still has to apply.
+CREATE TABLE posthouse.replay_event (
+    job text NOT NULL,  -- whose
+    topic text NOT NULL,
+    tenant text NOT NULL,
+    key text NOT NULL,  -- empty where it stands in no order
+    sequence bigint NOT NULL,  -- its number in the order of its key; 0 where it has none
+    lineage integer NOT NULL,
+    event_id text NOT NULL,
+    stored_at double precision NOT NULL,  -- when its source had it
+    headers text,  -- JSON; NULL where there are none
+    body bytea NOT NULL,  -- as it travelled
+    again boolean NOT NULL,  -- whether it was applied before it was put aside
+    attempts integer NOT NULL,  -- runs that failed, or that nobody survived
+    error text NOT NULL,  -- why its key stands still; empty while it does not
+    PRIMARY KEY (tenant, job, topic, event_id)
+);
+
+CREATE INDEX replay_event_line ON posthouse.replay_event (job, topic, tenant, key, sequence, lineage, event_id);
 
 -- Unordered consumers: every event applied, until it is purged.
 CREATE TABLE posthouse.inbox (

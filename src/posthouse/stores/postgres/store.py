@@ -40,6 +40,7 @@ from posthouse.store.archives import ArchiveTable
 from posthouse.store.browsing import Browsing
 from posthouse.store.placeholders import DOLLAR, bound
 from posthouse.store.projections import ProjectionTable
+from posthouse.store.replays import ReplayTable
 from posthouse.store.retention import RetentionTable
 from posthouse.store.sagas import SagaTable
 from posthouse.store.schedules import ScheduleTable
@@ -61,6 +62,7 @@ from posthouse.stores.postgres.joins import PostgresJoined
 from posthouse.stores.postgres.outbox import PostgresOutbox
 from posthouse.stores.postgres.projections import PostgresProjections
 from posthouse.stores.postgres.recording import recorded
+from posthouse.stores.postgres.replays import PostgresReplays
 from posthouse.stores.postgres.retention import PostgresRetention
 from posthouse.stores.postgres.roles import roles_script
 from posthouse.stores.postgres.sagas import PostgresSagas
@@ -184,6 +186,7 @@ class PostgresStore:
         self.browsing: Browsing = PostgresBrowsing(self._database)
         self.projections: ProjectionTable = PostgresProjections(self._database, clock, isolated=isolation)
         self.archives: ArchiveTable = PostgresArchives(self._database, clock)
+        self.replays: ReplayTable = PostgresReplays(self._database, clock)
 
     def share(self, sharing: Sharing) -> None:
         """Use connections together with the broker, where that is in the same database."""

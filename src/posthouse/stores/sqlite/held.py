@@ -53,7 +53,7 @@ ON CONFLICT (consumer, topic, tenant, key) DO UPDATE SET held = held + excluded.
 IN_TURN = """
 FROM posthouse_held e LEFT JOIN posthouse_head h
     ON h.consumer = e.consumer AND h.topic = e.topic AND h.tenant = e.tenant AND h.key = e.key
-WHERE e.consumer = ? AND e.state = 'retrying' AND (e.sequence IS NULL OR e.sequence = h.sequence + 1)
+WHERE e.consumer = ? AND e.state = 'retrying' AND (e.sequence IS NULL OR (e.sequence = h.sequence + 1 AND h.replay = ''))
 """
 
 # Which of them are due.

@@ -63,7 +63,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 
 # Where a key stands, and the lowest number that waits behind it.
 HEAD = """
-SELECT h.sequence, h.lineage, h.event_id, h.digest, h.newest, h.lineages, w.sequence, w.event_id
+SELECT h.sequence, h.lineage, h.event_id, h.digest, h.newest, h.lineages, w.sequence, w.event_id, h.replay
 FROM posthouse_head h LEFT JOIN posthouse_held w ON w.id = (
     SELECT id FROM posthouse_held
     WHERE h.held > 0 AND consumer = h.consumer AND topic = h.topic AND tenant = h.tenant AND key = h.key

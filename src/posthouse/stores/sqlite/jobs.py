@@ -8,9 +8,10 @@ import msgspec
 
 from posthouse.clock import Clock
 from posthouse.store import Transaction
-from posthouse.store.jobs import Job, JobState
+from posthouse.store.jobs import ENDED, Job, JobState
 from posthouse.stores.rows import JOB, job_columns, job_of, progress_columns, state_of
 from posthouse.stores.sqlite.database import Database, own
+from posthouse.stores.sqlite.replays import release
 
 # As it is read, at a time.
 READ = f"{JOB}, leased_until - ?1, created_at, changed_at, ended_at"
@@ -98,10 +99,16 @@ class SqliteJobs:
         parameters = (self._clock.now(), *progress_columns(job), seconds, ended, job.id, job.token)
         async with self._database.begin(books=True) as tx:
             found = list(tx.run(SAVE, parameters))
-        return state_of(found[0][0]) if found else None
+            state = state_of(found[0][0]) if found else None
+            if state in ENDED:
+                release(tx, job.id, self._clock.now())
+        return state
 
     async def decide(self, tx: Transaction, id: str, state: JobState, *, canary_passed: bool = False) -> bool:
-        return bool(own(tx).run(DECIDE, (self._clock.now(), state, canary_passed, id)).rowcount)
+        done = bool(own(tx).run(DECIDE, (self._clock.now(), state, canary_passed, id)).rowcount)
+        if done and state in ENDED:
+            release(own(tx), id, self._clock.now())
+        return done
 
     async def purge(self, age: float, limit: int) -> int:
         async with self._database.begin(books=True) as tx:

@@ -39,6 +39,7 @@ from posthouse.store import (
 from posthouse.store.archives import ArchiveTable
 from posthouse.store.browsing import Browsing
 from posthouse.store.projections import ProjectionTable
+from posthouse.store.replays import ReplayTable
 from posthouse.store.retention import RetentionTable
 from posthouse.store.sagas import SagaTable
 from posthouse.store.schedules import ScheduleTable
@@ -57,6 +58,7 @@ from posthouse.stores.sqlite.jobs import SqliteJobs
 from posthouse.stores.sqlite.joins import SqliteJoined, owner_of
 from posthouse.stores.sqlite.outbox import SqliteOutbox
 from posthouse.stores.sqlite.projections import SqliteProjections
+from posthouse.stores.sqlite.replays import SqliteReplays
 from posthouse.stores.sqlite.retention import SqliteRetention
 from posthouse.stores.sqlite.sagas import SqliteSagas
 from posthouse.stores.sqlite.schedules import SqliteSchedules
@@ -142,6 +144,7 @@ class SqliteStore:
         self.browsing: Browsing = SqliteBrowsing(self._look)
         self.projections: ProjectionTable = SqliteProjections(self._database, self._clock)
         self.archives: ArchiveTable = SqliteArchives(self._database, self._clock)
+        self.replays: ReplayTable = SqliteReplays(self._database, self._clock)
 
     def begin(self, shape: type | None = None, *, tenant: str | None = None, lazily: bool = False) -> SqliteTransaction:
         return self._database.begin()

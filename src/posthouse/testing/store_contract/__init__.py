@@ -20,6 +20,7 @@ from posthouse.testing.store_contract.inbox import InboxContract
 from posthouse.testing.store_contract.jobs import JobContract
 from posthouse.testing.store_contract.outbox import OutboxContract
 from posthouse.testing.store_contract.projections import ProjectionContract
+from posthouse.testing.store_contract.replays import ReplayContract
 from posthouse.testing.store_contract.retention import RetentionContract
 from posthouse.testing.store_contract.sagas import SagaContract
 from posthouse.testing.store_contract.schedules import ScheduleContract
@@ -66,6 +67,7 @@ class StoreContract(
     HistoryContract,
     ProjectionContract,
     ArchiveContract,
+    ReplayContract,
     ProcessGaugeContract,
 ):
     """Subclass it and give `make_store`; `later` too where the store's clock is not ours to move."""

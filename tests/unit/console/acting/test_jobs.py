@@ -13,10 +13,11 @@ from posthouse import Service
 from posthouse.app import app_of
 from posthouse.clock import new_id
 from posthouse.console.access.who import Role, Who
-from posthouse.console.acting.running import Lost, Run, Runner, item_key
+from posthouse.console.acting.running import Run, Runner, item_key
 from posthouse.console.asking import Ask, Refusal
 from posthouse.console.pages.jobs import listed, one, says
 from posthouse.console.pages.log import log
+from posthouse.jobs import Lost
 from posthouse.store import HeldEvent, HeldFilter
 from posthouse.store.actions import Action, ActionFilter
 from posthouse.store.jobs import Job

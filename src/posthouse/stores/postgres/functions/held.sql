@@ -47,7 +47,8 @@ BEGIN
             e.reason := format('fork: event %s is held under number %s already', other, e.sequence);
         ELSIF head.event_id <> '' AND head.sequence >= e.sequence AND head.lineage >= e.lineage THEN
             RETURN false;
-        ELSIF e.state IN ('gap', 'blocked') AND head.sequence + 1 = e.sequence AND head.event_id <> '' THEN
+        ELSIF e.state IN ('gap', 'blocked') AND head.sequence + 1 = e.sequence AND head.event_id <> ''
+            AND head.replay = '' THEN
             e.state := 'retrying';
             e.next_at := moment;
         END IF;

@@ -64,14 +64,15 @@ END $$;
 -- on it must be true until the transaction ends.
 CREATE FUNCTION posthouse.standing(of_consumer text, of_topic text, of_tenant text, of_key text)
 RETURNS TABLE (sequence bigint, lineage integer, event_id text, digest bytea, newest bigint, lineages text,
-    waiting bigint, waiting_id text)
+    waiting bigint, waiting_id text, replay text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM 1 FROM posthouse.head h
     WHERE h.consumer = of_consumer AND h.topic = of_topic AND h.tenant = of_tenant AND h.key = of_key FOR UPDATE;
     RETURN QUERY
-    SELECT h.sequence, h.lineage, h.event_id, h.digest, h.newest, h.lineages, w.sequence, w.event_id
+    SELECT h.sequence, h.lineage, h.event_id, h.digest, h.newest, h.lineages, w.sequence, w.event_id,
+        h.replay
     FROM posthouse.head h LEFT JOIN LATERAL (
         SELECT e.sequence, e.event_id FROM posthouse.held e
         WHERE h.held > 0 AND e.consumer = h.consumer AND e.topic = h.topic AND e.tenant = h.tenant AND e.key = h.key

@@ -114,8 +114,39 @@ CREATE TABLE posthouse_head (
     newest INTEGER NOT NULL DEFAULT 0,
     lineages TEXT NOT NULL DEFAULT '',
     held INTEGER NOT NULL DEFAULT 0,
+    replay TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (consumer, topic, tenant, key)
 ) WITHOUT ROWID;
+
+-- The keys that a replay has closed: whoever ends its job opens them.
+CREATE INDEX posthouse_head_replayed ON posthouse_head (replay) WHERE replay <> '';
+
+-- Replays: how many events were put aside for one, once that was through.
+CREATE TABLE posthouse_replay (
+    job TEXT PRIMARY KEY,
+    staged INTEGER NOT NULL,
+    left_out INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- What a replay still has to apply.
+CREATE TABLE posthouse_replay_event (
+    job TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    key TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    lineage INTEGER NOT NULL,
+    event_id TEXT NOT NULL,
+    stored_at REAL NOT NULL,
+    headers TEXT,
+    body BLOB NOT NULL,
+    again INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    error TEXT NOT NULL,
+    PRIMARY KEY (job, topic, tenant, event_id)
+);
+
+CREATE INDEX posthouse_replay_event_line ON posthouse_replay_event (job, topic, tenant, key, sequence, lineage, event_id);
 
 -- Unordered consumers: every event applied, until it is purged.
 CREATE TABLE posthouse_inbox (

@@ -1,0 +1,160 @@
+"""Plan: what a replay would do, counted before anybody says yes; and putting it aside once somebody did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import aclosing
+from typing import NamedTuple
+
+import msgspec
+
+from posthouse.history.replay.choice import Choice, said_at
+from posthouse.history.replay.selection import TO_APPLY, Selection, Verdict
+from posthouse.history.replay.sources import Source
+from posthouse.receiving import Executor
+from posthouse.receiving.inbound import InboundEvent
+from posthouse.receiving.readers import topics_of
+from posthouse.store.replays import Line, Staged, Standing
+
+PAGE = 500
+
+
+class Judged(NamedTuple):
+    """An event of the range, and what becomes of it."""
+
+    inbound: InboundEvent
+    verdict: Verdict
+
+
+class Part(msgspec.Struct, kw_only=True):
+    """The events of one type and tenant that are to be applied: `again`, and those that were `missing`; of so many `keys`."""
+
+    type: str
+    tenant: str
+    again: int = 0
+    missing: int = 0
+    keys: int = 0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay will do. `left_out`: how many of the range it will not touch, by the reason. `begins`: when the oldest event said
+    that the source has of each topic: what was said before it cannot be replayed from there; None where it has none. `unread`: so
+    many could not be read at all."""
+
+    parts: Sequence[Part] = ()
+    left_out: Mapping[str, int] = {}
+    begins: Mapping[str, float | None] = {}
+    unread: int = 0
+
+    @property
+    def events(self) -> int:
+        """How many will be applied."""
+        return sum(part.again + part.missing for part in self.parts)
+
+
+class Planner:
+    """Reads the source for one consumer, and judges. Used once."""
+
+    def __init__(self, executor: Executor, choice: Choice, source: Source) -> None:
+        self._executor = executor
+        self._choice = choice
+        self._source = source
+        self._selection = Selection(executor, choice)
+        self.left_out: Counter[str] = Counter()
+        self.begins: dict[str, float] = {}
+        self.unread = 0
+
+    @property
+    def topics(self) -> Sequence[str]:
+        """Where the consumer's events are, of the type that is asked for."""
+        kind = self._choice.type
+        chosen = {name: one for name, one in self._executor.handlers.items() if kind in (None, name)}
+        return sorted(
+            {known.topic for one in chosen.values() for known in one.event_types if kind in (None, known.name)}
+            or topics_of(chosen)
+        )
+
+    async def judged(self) -> AsyncIterator[Judged]:
+        """Those that are to be applied, each once; the others are counted."""
+        async with aclosing(self._source.events(self.topics, self._choice.since)) as deliveries:
+            async for delivery in deliveries:
+                inbound = self._executor.decoder.from_delivery(delivery)
+                if inbound.event is None:
+                    self.unread += 1
+                    continue
+                topic, said = inbound.entry.topic, said_at(inbound)
+                self.begins[topic] = min(said, self.begins.get(topic, said))
+                verdict = await self._selection.judge(inbound)
+                if verdict in TO_APPLY:
+                    yield Judged(inbound, verdict)
+                elif verdict is not None:
+                    self.left_out[verdict] += 1
+
+    async def plan(self) -> Plan:
+        """Count, and change nothing."""
+        parts: dict[tuple[str, str], Part] = {}
+        keys: set[tuple[str, str, str | None]] = set()
+        async for inbound, verdict in self.judged():
+            event, entry = inbound.event, inbound.entry
+            kind = "" if event is None else event.type
+            part = parts.setdefault((kind, entry.tenant), Part(type=kind, tenant=entry.tenant))
+            if verdict == "again":
+                part.again += 1
+            else:
+                part.missing += 1
+            if entry.key is not None and (place := (kind, entry.tenant, entry.key)) not in keys:
+                keys.add(place)
+                part.keys += 1
+        return Plan(
+            parts=sorted(parts.values(), key=lambda part: (part.type, part.tenant)),
+            left_out=dict(sorted(self.left_out.items())),
+            begins={topic: self.begins.get(topic) for topic in self.topics},
+            unread=self.unread,
+        )
+
+    async def stage(self, job: str, only: Collection[Line] | None = None) -> Standing:
+        """Put all of them aside for a job. Whoever dies meanwhile has it begun anew by the next. `only`: of the keys, these; the others
+        have begun since."""
+        store = self._executor.store
+        await store.replays.forget(job)
+        page: list[Staged] = []
+        async for inbound, verdict in self.judged():
+            one = _staged(job, inbound, verdict)
+            if only is not None and one.again and one.line.ordered and one.line not in only:
+                self.left_out["begun since"] += 1
+                continue
+            page.append(one)
+            if len(page) == PAGE:
+                await store.replays.stage(page)
+                page = []
+        await store.replays.stage(page)
+        return await store.replays.staged(job, sum(self.left_out.values()))
+
+
+async def lines_of(planner: Planner, job: str) -> AsyncIterator[Line]:
+    """The keys of which something is applied again, each once."""
+    seen: set[Line] = set()
+    async for inbound, verdict in planner.judged():
+        line = _staged(job, inbound, verdict).line
+        if verdict == "again" and line.ordered and line not in seen:
+            seen.add(line)
+            yield line
+
+
+def _staged(job: str, inbound: InboundEvent, verdict: Verdict) -> Staged:
+    entry = inbound.entry
+    ordered = entry.sequence is not None
+    return Staged(
+        job=job,
+        topic=entry.topic,
+        tenant=entry.tenant,
+        event_id=entry.event_id,
+        key=entry.key or "" if ordered else "",
+        sequence=entry.sequence or 0,
+        lineage=entry.lineage,
+        stored_at=entry.time,
+        headers=inbound.headers,
+        body=inbound.body,
+        again=verdict == "again",
+    )

@@ -1,0 +1,220 @@
+"""Reprocessing: replays as operators ask for them: counted, begun as a job, run by whoever takes that up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from posthouse.app import App, app_of
+from posthouse.clock import backoff, new_id
+from posthouse.errors import BrokerUnavailable, ConfigurationError, DeskError, did_you_mean
+from posthouse.history.replay import (
+    Choice,
+    LogSource,
+    OutboxSource,
+    Owner,
+    Plan,
+    Planner,
+    Run,
+    Source,
+    put_aside,
+    refusals,
+    remember_said,
+)
+from posthouse.history.replay.running import FIRST_PAUSE, LAST_PAUSE
+from posthouse.jobs import LEASE, LOOK, Lost, Told, WholeRun, begun
+from posthouse.receiving import Executor
+from posthouse.receiving.executor import NOTHING_KNOWN
+from posthouse.receiving.readers import topics_of
+from posthouse.replays import refuse_replay
+from posthouse.service import Service
+from posthouse.store.jobs import ENDED, Job
+
+ACT = "replay"
+BATCH = 100
+"""Events for which a grant is asked at once, at most."""
+MOST_JOBS = 1_000
+
+
+def consumer_of(service: Service, given: str | None) -> str:
+    """The consumer that is meant. ConfigurationError for one that cannot be replayed."""
+    declared = service.declared
+    known = [name for name in declared.consumers if name not in declared.projections]
+    name = given if given in declared.consumers or given is None else f"{service.name}.{given}"
+    if name is None:
+        name = known[0] if len(known) == 1 else service.name
+    if name in declared.projections:
+        raise ConfigurationError(f"{name} is a read model: make it anew with `posthouse projection rebuild`")
+    if name not in known:
+        raise ConfigurationError(
+            f"{service.name} has no consumer {given or name!r}: it has {', '.join(known) or 'none'}."
+            f"{did_you_mean(given or name, known)}"
+        )
+    return name
+
+
+async def planned(service: Service, choice: Choice) -> Plan:
+    """What a replay would do; nothing is changed."""
+    executor = await _checked(service, choice)
+    return await Planner(executor, choice, _source(service, choice)).plan()
+
+
+async def begin(service: Service, choice: Choice, *, total: int, rate: float, by: str, why: str) -> Job:
+    """Begin the job: from here on it is durable, and whoever runs jobs runs it."""
+    await _checked(service, choice)
+    app = app_of(service)
+    fixed = msgspec.structs.replace(choice, pressed=app.clock.now())
+    job = Job(
+        id=new_id(),
+        service=service.name,
+        act=ACT,
+        parameters=msgspec.json.encode(fixed),
+        by=by,
+        why=why,
+        total=total,
+        rate=rate,
+    )
+    async with app.store.begin() as tx:
+        await app.actions.note(tx, begun(job))
+        await app.store.jobs.add(tx, job)
+    return job
+
+
+async def run(service: Service, id: str, *, lease: float = LEASE, look: float = LOOK) -> Job:
+    """Run a job here until it ends or is paused, or as long as another process runs it."""
+    store, holder = app_of(service).store, new_id()
+    while (job := await store.jobs.get(id)) is not None and job.state == "running":
+        others = [one.id for one in await store.jobs.find([service.name], limit=MOST_JOBS) if one.id != id]
+        taken = await store.jobs.take([service.name], holder, lease, acts=[ACT], besides=others)
+        if taken is None:
+            await asyncio.sleep(look)
+            continue
+        whole = WholeRun(service, taken, work, lease=lease, look=look)
+        try:
+            await whole.whole()
+        except Lost:
+            continue
+        except asyncio.CancelledError:
+            await whole.give_back()
+            raise
+    if job is None:
+        raise DeskError(f"{service.name} has no job {id}: see `posthouse jobs list TARGET`")
+    return job
+
+
+async def work(service: Service, job: Job, told: Told) -> str:
+    """All that a job does, from wherever it stands."""
+    choice = msgspec.json.decode(job.parameters, type=Choice)
+    app, failures = app_of(service), 0
+    while True:
+        try:
+            executor = await _checked(service, choice, but_for=job.id)
+            owner = Owner(job.id, job.token)
+            if await app.store.replays.standing(job.id) is None:
+                if choice.reprocess and (own := _says(service)):
+                    await remember_said(executor, choice, _said_source(service, choice), own)
+                await put_aside(executor, choice, _source(service, choice), owner)
+            await Run(executor, owner, _Turns(app, job, choice), told).whole()
+            standing = await app.store.replays.standing(job.id)
+            return f"{0 if standing is None else standing.done:,} events were applied by {choice.consumer}"
+        except (BrokerUnavailable, *NOTHING_KNOWN):
+            failures += 1
+            await asyncio.sleep(backoff(failures, FIRST_PAUSE, LAST_PAUSE))
+
+
+async def _checked(service: Service, choice: Choice, *, but_for: str = "") -> Executor:
+    """What runs the handlers of the consumer. ConfigurationError for what cannot be replayed, with what to do."""
+    choice.refuse_empty()
+    app, declared = app_of(service), service.declared
+    handlers = declared.consumers[consumer_of(service, choice.consumer)]
+    if choice.type is not None and choice.type not in handlers:
+        raise ConfigurationError(
+            f"{choice.consumer} has no handler for {choice.type!r}.{did_you_mean(choice.type, handlers)}"
+        )
+    refuse_replay(service, sorted(topics_of(handlers)))
+    _source(service, choice).refuse()
+    executor = await app.opened.building.executor(service.name, choice.consumer, handlers, app.settings.start)
+    if choice.reprocess:
+        sagas = {name for of in declared.saga_types.values() for name in (of.consumer, of.caller)}
+        chosen = {choice.type} if choice.type else set[str]()
+        problems = [*refusals(executor, chosen, sagas), *_may_say_twice(service, choice, executor)]
+        if problems:
+            raise ConfigurationError(*problems)
+    await _refuse_beside(service, choice, but_for)
+    return executor
+
+
+async def _refuse_beside(service: Service, choice: Choice, but_for: str) -> None:
+    """One replay of a consumer at a time: two would take the same keys in turns."""
+    for job in await app_of(service).store.jobs.find([service.name], limit=MOST_JOBS):
+        if job.act != ACT or job.state in ENDED or job.id >= but_for > "" or job.id == but_for:
+            continue
+        if msgspec.json.decode(job.parameters, type=Choice).consumer == choice.consumer:
+            raise ConfigurationError(
+                f"{choice.consumer} is replayed by job {job.id} ({job.state}): wait for it, or `posthouse jobs cancel TARGET {job.id}`"
+            )
+
+
+def _may_say_twice(service: Service, choice: Choice, executor: Executor) -> list[str]:
+    """Whether handlers may say facts a second time, because nobody can tell what they said the first."""
+    source, app = _said_source(service, choice), app_of(service)
+    kept = app_of(service).clock.now() - app.settings.outbox_retention
+    sayers = [one.name for one in executor.handlers.values() if one.uses.publishes]
+    if choice.twice or not sayers or isinstance(source, LogSource):
+        return []
+    if choice.since is not None and choice.since > kept:
+        return []
+    return [
+        f"{', '.join(dict.fromkeys(sayers))} publishes facts, and what it said before can be read neither from the log nor, so long ago, "
+        'from the outbox: it may say them twice. Accept that with --twice, or write replay="skip"'
+    ]
+
+
+def _says(service: Service) -> Sequence[str]:
+    return sorted({known.topic for known in service.declared.own_events})
+
+
+def _source(service: Service, choice: Choice) -> Source:
+    app = app_of(service)
+    return _outbox(app) if choice.source == "outbox" else LogSource(app.broker)
+
+
+def _said_source(service: Service, choice: Choice) -> Source:
+    """Where it is looked up what was said: the log, where it can be read."""
+    log = LogSource(app_of(service).broker)
+    try:
+        log.refuse()
+    except ConfigurationError:
+        return _outbox(app_of(service))
+    return log
+
+
+def _outbox(app: App) -> OutboxSource:
+    said: Collection[str] = {known.topic for service in app.services for known in service.declared.own_events}
+    return OutboxSource(app.store, sorted(said))
+
+
+class _Turns:
+    """When the next event may be applied: at the job's rate, and as far as a grant of whoever asked goes."""
+
+    def __init__(self, app: App, job: Job, choice: Choice) -> None:
+        self._app, self._job, self._choice = app, job, choice
+        self._drawn = 0
+        self._next_at = 0.0
+        self._asking = asyncio.Lock()
+
+    async def __call__(self) -> None:
+        async with self._asking:
+            if self._app.grants.needed and not self._drawn:
+                job, scope = self._job, self._choice.scope
+                self._drawn = await self._app.grants.draw(job.service, "replay", scope, job.by, BATCH)
+            self._drawn = max(0, self._drawn - 1)
+            if self._job.rate <= 0:
+                return
+            now = time.monotonic()
+            begin = max(now, self._next_at)
+            self._next_at = begin + 1 / self._job.rate
+            await asyncio.sleep(begin - now)
