@@ -16,6 +16,7 @@ from posthouse.receiving.handler import Handler
 from posthouse.receiving.holding import OUTLIVED, Holder, gap
 from posthouse.receiving.inbound import InboundEvent
 from posthouse.receiving.order import OrderDecision, classify, is_outlived, ordering_key
+from posthouse.receiving.place import beside
 from posthouse.receiving.policy import Quarantine
 from posthouse.seam import Failures
 from posthouse.seam.current import during, handling
@@ -213,13 +214,25 @@ class Claimer:
                 return NOTHING  # what comes before it is being applied again: it is due once that is done
         if not await self.store.held.remove(tx, held):
             return NOTHING
-        alone = entry.sequence is None
-        if alone and await self.store.inbox.position_of(tx, self.consumer, entry) is not None:
-            return NOTHING
-        if not await self.store.inbox.advance(tx, self.consumer, entry):
+        known_as = entry if entry.sequence is not None else await self._unknown(tx, inbound)
+        if known_as is None or not await self.store.inbox.advance(tx, self.consumer, known_as):
             return NOTHING
         _refuse_in_silence(inbound, held)
         return Claimed((inbound,), await self._unblock_next(tx, inbound))
+
+    async def _unknown(self, tx: Transaction, inbound: InboundEvent) -> InboxEntry | None:
+        """As what an event that stands alone is applied; None when it was, perhaps under another name. One that is held beside another
+        of the same id, and finds none there, takes it."""
+        entry, event = inbound.entry, inbound.event
+        if await self.store.inbox.position_of(tx, self.consumer, entry) is not None:
+            return None
+        if event is None or entry.event_id != beside(entry, event.id):
+            return entry
+        plain = msgspec.structs.replace(entry, event_id=event.id)
+        known = await self.store.inbox.position_of(tx, self.consumer, plain)
+        if known is None:
+            return plain
+        return None if isinstance(known, Seen) and known.digest == entry.digest else entry
 
     async def _unblock_next(self, tx: Transaction, inbound: InboundEvent) -> bool:
         return await self.holder.unblock_next(tx, self.consumer, inbound.entry, inbound.policy)

@@ -146,7 +146,22 @@ class Executor:
         """What is current while a held event is dealt with."""
         return self._handling(self.decoder.from_held(held), held.attempts)
 
+    async def refuse_stray(self, held: HeldEvent) -> None:
+        """Look at a held event that is due and whose turn never comes: whether somebody has moved it."""
+        inbound = self.decoder.from_held(held)
+        if inbound.refused:
+            with during(self._handling(inbound, held.attempts)):
+                await self._refuse(inbound, held)
+
+    async def _refuse(self, inbound: InboundEvent, held: HeldEvent) -> None:
+        self.outcomes.failed(inbound, 0.0)
+        await self.settler.refuse(inbound, held)
+        self.due.set()
+
     async def _retry(self, inbound: InboundEvent, held: HeldEvent) -> None:
+        if inbound.refused:
+            await self._refuse(inbound, held)
+            return
         if self._is_foreign(inbound):
             await self.settler.leave_to_others(inbound)
             return

@@ -15,6 +15,7 @@ LONGEST = 200
 """Characters."""
 
 FORK: Final = "fork"
+FORGED: Final = "forged"
 UNREADABLE: Final = "unreadable"
 REFUSED: Final = "refused"
 CRASH: Final = "crash"
@@ -46,7 +47,7 @@ def fingerprint(error: BaseException) -> str:
 
 def reason_word(reason: str, *, read: bool) -> str:
     """What stands for a reason where nothing was raised; `read`: somebody could read the event."""
-    for word in (FORK, UNREADABLE):
+    for word in (FORK, FORGED, UNREADABLE):
         if reason.startswith(word):
             return word
     return ASIDE if read else REFUSED

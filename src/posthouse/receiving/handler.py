@@ -65,6 +65,8 @@ class Handler:
     replay: str | None = None
     """What becomes of it when events are applied once more: "apply", "skip", "without_calls"; None: its author did not say."""
 
+    waits: bool = False
+    """Whether events wait here for more than their turn, and run later under a name of their own."""
     policy_for: Callable[[Event[Any]], Policy] | None = None
     """Where events of one subject are answered differently: by the event, whose data may be raw still."""
 

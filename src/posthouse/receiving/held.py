@@ -13,7 +13,8 @@ from posthouse.errors import ChangedSince, DeskError, EventError
 from posthouse.events import Event, codec_of, decode_any
 from posthouse.operators import OperatorsLog, changes_aside, operator_name, refuse_changed
 from posthouse.receiving.holding import Holder, held_events
-from posthouse.seam.seals import SEAL, Seals
+from posthouse.receiving.place import place_of, unlike
+from posthouse.seam.seals import SEAL, Arrival, Seals
 from posthouse.store import BLOCKING, Action, HeldEvent, HeldFilter, KeyPosition, Store, Transaction
 from posthouse.store.actions import Changes
 
@@ -73,7 +74,7 @@ class HeldEvents:
             held = await self._locked(tx, held_id)
             if held.state in ("blocked", "gap"):
                 raise DeskError(await self._waits(held, "retry or skip that one, or release the key"))
-            again = await self._run_again(tx, held, force)
+            again = await self._run_again(tx, held, force, by)
             await self._note(tx, Action(verb="held retry", by=by, why=why), held, state_of(held, again))
             return again
 
@@ -104,7 +105,7 @@ class HeldEvents:
             edited_event = self._resealed(held, event, edited_event, by)
             encoded = codec_of(held.headers, held.body).encode(edited_event)
             edited = msgspec.structs.replace(held, headers={**held.headers, **encoded.headers}, body=encoded.body)
-            again = await self._run_again(tx, edited, force)
+            again = await self._run_again(tx, edited, force, by)
             fields = await changes_aside(
                 comparable(event.data), comparable(edited_event.data), self.personal(event.type)
             )
@@ -119,10 +120,36 @@ class HeldEvents:
             raise DeskError(
                 "this event is signed, and an edit needs a signature of its own: say POSTHOUSE_SIGNING here, with a key for edits"
             )
+        if not _is_as_signed(self.seals, held, event):
+            raise DeskError(
+                "it is not as it was signed, and an edit would make all of it true: skip it, and let its producer say it again"
+            )
         try:
-            return self.seals.reseal(held.entry.topic, edited, by or operator_name())
+            return self.seals.reseal(
+                held.entry.topic, edited, by or operator_name(), place_of(held, edited, loose=True)
+            )
         except EventError as error:
             raise DeskError(str(error)) from error
+
+    def _sealed_alone(self, held: HeldEvent, alone: HeldEvent, by: str) -> HeldEvent:
+        """An event that is to run without its number, with a seal for that. One that is not as it was signed gets none: whoever runs
+        it refuses it. DeskError where one is asked for and there is no key."""
+        try:
+            event = decode_any(held.headers, held.body)
+        except EventError:
+            return alone
+        if self.seals is None or SEAL not in event.extensions or not _is_as_signed(self.seals, held, event):
+            return alone
+        try:
+            sealed = self.seals.reseal(
+                held.entry.topic, event, by or operator_name(), place_of(alone, event, loose=True)
+            )
+        except EventError as error:
+            if self.seals.asks(Arrival(held.entry.topic, held.first_at)):
+                raise DeskError(str(error)) from error
+            return alone
+        encoded = codec_of(held.headers, held.body).encode(sealed)
+        return msgspec.structs.replace(alone, headers={**held.headers, **encoded.headers}, body=encoded.body)
 
     async def release(
         self,
@@ -148,7 +175,7 @@ class HeldEvents:
                 )
             released = Action(verb="held release", by=by, why=why)
             if first.state not in ("gap", "blocked"):
-                again = await self._run_again(tx, first, force=False)
+                again = await self._run_again(tx, first, force=False, by=by)
                 await self._note(tx, released, first, state_of(first, again))
                 return again
             head, number = await self._head(tx, first) or 0, first.entry.sequence or 1
@@ -234,7 +261,7 @@ class HeldEvents:
         number = held.entry.sequence
         return number is None or number == (await self._head(tx, held) or 0) + 1
 
-    async def _run_again(self, tx: Transaction, held: HeldEvent, force: bool) -> HeldEvent:
+    async def _run_again(self, tx: Transaction, held: HeldEvent, force: bool, by: str) -> HeldEvent:
         """In its place; by force, when its key went on, outside of any line."""
         if not (reached := await self._left_behind(tx, held)):
             again = await self._again(tx, held)
@@ -246,7 +273,7 @@ class HeldEvents:
                 f"the key of {held.id} went on to number {reached}, this is number {held.entry.sequence}: "
                 "retry it with --force to run it out of order"
             )
-        return await self._out_of_line(tx, held)
+        return await self._out_of_line(tx, held, by)
 
     async def _left_behind(self, tx: Transaction, held: HeldEvent) -> int | None:
         """The number that its key has come to, when that is not before its own: it would never be its turn."""
@@ -254,7 +281,7 @@ class HeldEvents:
         reached = None if number is None else await self._head(tx, held)
         return reached if number is not None and reached is not None and reached >= number else None
 
-    async def _out_of_line(self, tx: Transaction, held: HeldEvent) -> HeldEvent:
+    async def _out_of_line(self, tx: Transaction, held: HeldEvent, by: str) -> HeldEvent:
         """A place in the line cannot be changed, so it is held anew without one; its number in the list is a new one."""
         alone = msgspec.structs.replace(
             held,
@@ -264,6 +291,7 @@ class HeldEvents:
             after=0.0,
             id=0,
         )
+        alone = self._sealed_alone(held, alone, by)
         if not await self.store.held.remove(tx, held) or not await self.store.held.hold(tx, alone):
             raise self._changed(held)
         return alone
@@ -290,6 +318,12 @@ class HeldEvents:
 
     def _changed(self, held: HeldEvent) -> DeskError:
         return DeskError(f"{held.id} was changed by somebody else at this moment: look again")
+
+
+def _is_as_signed(seals: Seals, held: HeldEvent, event: Event[bytes]) -> bool:
+    """Whether an operator has in hand what was signed, in the row that it says; when its turn is, is his to say."""
+    arrival = Arrival(held.entry.topic, held.first_at, place_of(held, event, loose=True))
+    return seals.is_intact(arrival, event) and not (held.type and unlike(held, event, waits=True))
 
 
 def state_of(before: HeldEvent, after: HeldEvent) -> Changes:

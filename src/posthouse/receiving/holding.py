@@ -12,6 +12,7 @@ from posthouse.events import decode_any, timestamp
 from posthouse.pulse import alive
 from posthouse.receiving.fingerprint import fingerprint, reason_word
 from posthouse.receiving.order import is_outlived
+from posthouse.receiving.place import beside
 from posthouse.receiving.policy import DEFAULT, Policy
 from posthouse.seam import Failure, Failures, current
 from posthouse.seam.failures import users_part
@@ -87,6 +88,15 @@ class Holder:
             return True
         same = HeldFilter(consumer=held.consumer, tenant=entry.tenant, event_id=entry.event_id)
         return any(other.entry.digest == entry.digest for other in await self.store.held.find(same))
+
+    async def leave_out(self, transaction: Transaction, consumer: str, entry: InboxEntry, policy: Policy) -> None:
+        """Nothing that is held has this number any more, and its key waits for it: the first of those that were blocked behind it
+        waits for a missing number from now on, so that somebody is told."""
+        if entry.sequence is None:
+            return
+        known = await self.store.inbox.position_of(transaction, consumer, entry)
+        if isinstance(known, KeyPosition) and known.waiting is not None and known.waiting > known.sequence + 1:
+            await self._await_missing(transaction, consumer, entry, known.waiting, known.sequence, policy)
 
     async def skip(self, transaction: Transaction, held: HeldEvent, policy: Policy = DEFAULT) -> None:
         """The key goes on without this event; and so do those that wait behind it for their saga."""
@@ -200,8 +210,7 @@ def correlation_in(held: HeldEvent) -> str | None:
 
 def _beside(held: HeldEvent) -> HeldEvent:
     """The same under its id and the digest of its bytes: another event has the id."""
-    entry = held.entry
-    named = msgspec.structs.replace(entry, event_id=f"{entry.event_id}#{entry.digest.hex()}")
+    named = msgspec.structs.replace(held.entry, event_id=beside(held.entry, held.entry.event_id))
     return msgspec.structs.replace(held, entry=named)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import hashlib
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -14,19 +14,21 @@ from posthouse.events import PLATFORM, Event, decode_any
 from posthouse.events.limits import MAX_BYTES
 from posthouse.receiving.fact import Fact, fact_of
 from posthouse.receiving.handler import Handler
+from posthouse.receiving.place import digest_of, place_of, unlike
 from posthouse.receiving.policy import DEFAULT, Policy
 from posthouse.redaction import storable, words_of
 from posthouse.seam import Seam
 from posthouse.seam.inward import BegunFrame, open_frame
-from posthouse.seam.seals import Arrival, Seals
+from posthouse.seam.seals import Arrival, Place, Seals
 from posthouse.store import WAITED, HeldEvent, HeldState, InboxEntry
 
 
 class InboundEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One event on its way to its handler. `event` is None when its frame was refused, and `defect` says why; `refused`: by a step of the seam, when it
-    came from those that are held. `handler` is
-    None when the consumer has no use for its type. `redelivered`: it may have been run before. `fact` is what it shares with
-    other versions; None when it was published in one. `held`: the row that it comes from, None when the broker brought it."""
+    """One event on its way to its handler. `event` is None when its frame was refused, and `defect` says why; `refused`: by a step
+    of the seam, when it came from those that are held. `handler` is None when the consumer has no use for its type. `redelivered`: it
+    may have been run before. `fact` is what it shares with other versions; None when it was published in one. `held`: the row that it
+    comes from, None when the broker brought it. `belongs`: the place that is proved of one that was refused because its row says
+    another."""
 
     entry: InboxEntry
     headers: Mapping[str, str]
@@ -38,6 +40,7 @@ class InboundEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     redelivered: bool = False
     fact: Fact | None = None
     held: HeldEvent | None = None
+    belongs: InboxEntry | None = None
 
     @property
     def policy(self) -> Policy:
@@ -84,7 +87,7 @@ class Decoder:
     def from_delivery(self, delivery: Delivery, begun: BegunFrame | None = None) -> InboundEvent:
         """What a delivery is; `begun` when it was read already."""
         frame = delivery.frame
-        digest = hashlib.blake2b(frame.body, digest_size=16).digest()
+        digest = digest_of(frame.body)
         try:
             event = open_frame(self.seam, self.consumer, delivery, self.limit, begun)
             entry = self._entry(frame.topic, delivery.stored_at, event, digest)
@@ -116,15 +119,19 @@ class Decoder:
                 topic, id = held.entry.topic, held.entry.event_id
                 self.seam.verify(Frame(topic=topic, id=id, key=None, headers=held.headers, body=held.body))
             event = self._read_again(held)
+        except FrameRefused as error:
+            return msgspec.structs.replace(
+                inbound, defect=words_of(error), refused=True, belongs=self._true_place(held)
+            )
         except Exception as error:
-            return msgspec.structs.replace(inbound, defect=words_of(error), refused=isinstance(error, FrameRefused))
+            return msgspec.structs.replace(inbound, defect=words_of(error))
         waited = held.entry.event_id.endswith(WAITED)  # its fact was taken when it was delivered
         fact = fact_of(event, held.entry) if event.extensions and not waited else None
         return msgspec.structs.replace(inbound, event=event, handler=self.handlers.get(event.type), fact=fact)
 
     def _read_again(self, held: HeldEvent) -> Event[bytes]:
         """The event of a held row."""
-        seals, arrival = self.seam.seals, Arrival(held.entry.topic, held.first_at, held=True)
+        seals, arrival = self.seam.seals, Arrival(held.entry.topic, held.first_at)
         try:
             event = decode_any(held.headers, held.body)
         except DecodeError as error:
@@ -133,10 +140,21 @@ class Decoder:
             raise
         if seals is None:
             return event
-        event = seals.prove(arrival, event)
-        if held.type and not _is_of(held.entry, event):
-            seals.refuse_changed(arrival, "its row is of another id, tenant, key or number than the event in it")
+        handler, ordered = self.handlers.get(event.type), self.ordered.get(held.entry.topic, True)
+        loose = handler is None or not ordered or (handler.waits and held.entry.event_id.endswith(WAITED))
+        event = seals.prove(arrival._replace(held=place_of(held, event, loose=loose)), event)
+        if held.type and (wrong := unlike(held, event, waits=handler is None or handler.waits)):
+            seals.refuse_changed(arrival, f"its row is of another {wrong} than the event in it")
         return event
+
+    def _true_place(self, held: HeldEvent) -> InboxEntry | None:
+        """Where a held event belongs that was refused, if it is what its producer said and only its row is not."""
+        with contextlib.suppress(DecodeError):
+            event = decode_any(held.headers, held.body)
+            arrival = Arrival(held.entry.topic, held.first_at, Place(event.id, held.entry.digest))
+            if self.seam.seals is not None and self.seam.seals.is_intact(arrival, event):
+                return self._entry(held.entry.topic, held.entry.time, event, digest_of(held.body))
+        return None
 
     def let_in(self, inbound: InboundEvent, event: Event[bytes]) -> InboundEvent:
         """A held event whose frame was refused when it came and is accepted now: under the id and number that it says, as if
@@ -160,13 +178,6 @@ class Decoder:
             sequence=event.sequence if numbered else None,
             lineage=event.lineage,
         )
-
-
-def _is_of(entry: InboxEntry, event: Event[bytes]) -> bool:
-    """Whether an event is held as what it says it is. One that runs out of its turn has no number there, and perhaps more behind its id."""
-    same = (entry.tenant, entry.key, entry.lineage) == (event.tenant, event.key, event.lineage)
-    numbered = entry.sequence is None or entry.sequence == event.sequence
-    return same and numbered and (entry.event_id == event.id or entry.event_id.startswith(f"{event.id}#"))
 
 
 def _short(error: Exception) -> str:

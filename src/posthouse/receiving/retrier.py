@@ -180,10 +180,18 @@ class Retrier:
                         gap.consumer, gap.entry.key, gap.entry.topic, gap.next_at - gap.first_at, gap.entry.sequence, gap.id,
                     )  # fmt: skip
 
+    async def _look_for_strays(self) -> None:
+        """A hand that moves an event to a key or a number whose turn never comes is not to hide it."""
+        executor = self._executor
+        if executor.seam.seals is not None:
+            for stray in await executor.store.held.strays(executor.consumer):
+                await executor.refuse_stray(stray)
+
     async def _until_next(self) -> float:
         """Seconds to wait. Nothing was to be had when it was last looked: what became due since then is not to wait for the
         next look, and what somebody else holds is."""
         await self._alarm()
+        await self._look_for_strays()
         seconds = await self._executor.store.held.next_due(self._executor.consumer)
         if seconds is None:
             return LOOK

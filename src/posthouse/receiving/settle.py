@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.errors import RetryNow, SecretsUnavailable, TransactionClosed, ValueRefused
+from posthouse.errors import FrameRefused, RetryNow, SecretsUnavailable, TransactionClosed, ValueRefused
 from posthouse.pulse import alive
 from posthouse.receiving.claim import Claimer, Hold
 from posthouse.receiving.fingerprint import CRASH, NO_HANDLER
 from posthouse.receiving.holding import with_error
 from posthouse.receiving.inbound import InboundEvent, under_digest
-from posthouse.receiving.policy import Again, Dead, Outcome, Quarantine
+from posthouse.receiving.policy import DEFAULT, Again, Dead, Outcome, Quarantine
 from posthouse.seam import Failure, Failures
 from posthouse.seam.masking import words_here
 from posthouse.store import HeldEvent, Transaction
@@ -79,6 +79,24 @@ class Settler:
                 await self.claimer.put_away(tx, inbound, Hold("retrying", "was refused when it came"))
             else:
                 await self.claimer.claim_out_of_line(tx, inbound)
+
+    async def refuse(self, inbound: InboundEvent, held: HeldEvent) -> None:
+        """Set a held event aside that is not let in any more. What its row says of its key is nothing to go by where the event says
+        something else: then the key that it belongs to waits for it. Otherwise the key waits or goes on, as the policy says."""
+        claimer, holder, error = self.claimer, self.claimer.holder, FrameRefused(inbound.defect)
+        handler = claimer.handlers.get(held.type)
+        policy = DEFAULT if handler is None else handler.policy
+        aside = msgspec.structs.replace(with_error(held, error), fingerprint="")
+        async with claimer.store.begin() as tx:
+            if not await holder.quarantine(tx, aside, inbound.defect, error):
+                return
+            for entry in {held.entry, inbound.belongs or held.entry}:
+                if entry.key is not None:
+                    await claimer.store.held.recount(tx, held.consumer, entry)
+            if inbound.belongs is not None or policy.on_dead == "stop":
+                await holder.leave_out(tx, held.consumer, inbound.belongs or held.entry, policy)
+            elif await claimer.is_next(tx, inbound):
+                await holder.skip(tx, held, policy)
 
     async def leave_to_others(self, inbound: InboundEvent) -> None:
         """Hold an event that only another release has a handler for, without counting a run, until a process of that has its turn;

@@ -24,13 +24,24 @@ class Draft(Protocol):
         ...
 
 
+class Place(NamedTuple):
+    """How an event is held: what its row says, and no signature covers unless an operator has left one. `intact`: the digest is that
+    of its bytes. `in_turn`: it has the number that it says, if it says one. `loose`: nobody cares for that of this event."""
+
+    name: str
+    digest: bytes
+    intact: bool = True
+    in_turn: bool = True
+    loose: bool = False
+
+
 class Arrival(NamedTuple):
     """Where and when a frame came in. `at`: when the broker accepted it, or when it was held first, in seconds since 1970; never the
-    time that it carries. `held`: it comes from our own table of held events, where operators may have edited it."""
+    time that it carries. `held`: how it lies in our own table of held events, where operators may have edited it."""
 
     topic: str
     at: float
-    held: bool = False
+    held: Place | None = None
 
 
 class Claim(Protocol):
@@ -57,8 +68,12 @@ class Seals(Protocol):
         """The same for a fact that has no number yet, for whoever has to know that it can be sealed before he takes one."""
         ...
 
-    def is_intact(self, topic: str, event: Event[bytes]) -> bool:
-        """Whether a timer that lay in our own store is as it was sealed."""
+    def is_intact(self, arrival: Arrival, event: Event[bytes], *, waiting: bool = False) -> bool:
+        """Whether what lay in our own store is as it was sealed, whatever is asked for; `waiting`: as a timer."""
+        ...
+
+    def asks(self, arrival: Arrival) -> bool:
+        """Whether what arrived so is refused without a seal."""
         ...
 
     def claim(self, arrival: Arrival, event: Event[bytes]) -> Claim | None:
@@ -75,6 +90,7 @@ class Seals(Protocol):
         it proves nothing, and whoever changed it may have meant that."""
         ...
 
-    def reseal(self, topic: str, event: Event[bytes], by: str) -> Event[bytes]:
-        """A held event that an operator edited, with a seal of his. EventError where there is no key for that."""
+    def reseal(self, topic: str, event: Event[bytes], by: str, place: Place) -> Event[bytes]:
+        """A held event that an operator edited, or lets run out of its turn, with a seal of his, good in this place alone. EventError
+        where there is no key for that."""
         ...

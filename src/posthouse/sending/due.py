@@ -11,12 +11,15 @@ from posthouse.clock import new_id
 from posthouse.errors import EventError
 from posthouse.events import Event, codec_of, decode_any
 from posthouse.seam.drafts import DraftedRow, drafted
-from posthouse.seam.seals import Seals
+from posthouse.seam.seals import Arrival, Seals
 from posthouse.store import OutboxRow, Transaction
 from posthouse.store.inbox import drawn_at
 from posthouse.store.outbox import Number, OutboxTable
 
 log = logging.getLogger("posthouse.timers")
+
+ALWAYS = float("-inf")
+"""When a timer arrived: before its key was retired or revoked, if it was; it is signed anew when it fires."""
 
 
 class SealedTimers:
@@ -58,7 +61,7 @@ class SealedTimers:
         """The fact of a timer, under a new id where it gets a number, as `TimerTable.fire` says; None for one that is not to be sealed."""
         try:
             event = decode_any(row.headers, row.body)
-            intact = _says(row, event) and self._seals.is_intact(row.topic, event)
+            intact = _says(row, event) and self._seals.is_intact(Arrival(row.topic, ALWAYS), event, waiting=True)
         except Exception as error:
             log.warning("a timer of %s, %s, cannot be read: %s", row.topic, row.event_id, error)
             return None

@@ -108,12 +108,22 @@ class HeldTable(Protocol):
         no attempts. True when there was one."""
         ...
 
+    async def recount(self, tx: Transaction, consumer: str, entry: InboxEntry) -> None:
+        """Count anew how many keep the key of `entry` waiting: somebody has changed the key or the number of a row by hand, and what is
+        counted up and down does not tell any more."""
+        ...
+
     async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
         """Held events by id."""
         ...
 
     async def newest(self) -> int:
         """The highest id of those that are there; 0 when there is none."""
+        ...
+
+    async def strays(self, consumer: str, *, limit: int = 100) -> Sequence[HeldEvent]:
+        """Retrying events that are due, and whose number is not the next of their key: nobody claims them. There are none, unless
+        somebody changed their rows, or that of the key."""
         ...
 
     async def overdue_gaps(self, consumer: str, *, limit: int = 100) -> Sequence[HeldEvent]:

@@ -145,6 +145,7 @@ def _handler(of: SagaType, method: str, run: Run, event_type: EventType[object])
         many=False,
         threaded=False,
         uses=Uses(),
+        waits=True,
     )
 
 
@@ -186,6 +187,7 @@ def _calling(of: SagaType, answering: Answering, event_type: EventType[object]) 
         many=False,
         threaded=False,
         uses=Uses(),
+        waits=True,
         preparing=answering.begin,
         calling=ask,
     )

@@ -108,6 +108,23 @@ SELECT {COLUMNS} FROM (SELECT * FROM posthouse.held WHERE event_id = {{event_id}
 # … and those of some kinds.
 FIND_OF_KINDS = f"SELECT {COLUMNS} FROM posthouse.held_of_kinds($1, $2, {{kinds}}) e ORDER BY e.id"
 
+# How many keep a key waiting, counted anew.
+RECOUNT = """
+UPDATE posthouse.head h SET held = (SELECT count(*) FROM posthouse.held e
+    WHERE e.consumer = h.consumer AND e.topic = h.topic AND e.tenant = h.tenant AND e.key = h.key
+        AND e.sequence IS NOT NULL AND e.state IN ('retrying', 'gap', 'blocked', 'dead'))
+WHERE consumer = $1 AND topic = $2 AND tenant = $3 AND key = $4
+"""
+
+# What is due and never in turn.
+STRAYS = f"""
+SELECT {COLUMNS} FROM posthouse.held e LEFT JOIN posthouse.head h
+    ON h.consumer = e.consumer AND h.topic = e.topic AND h.tenant = e.tenant AND h.key = e.key
+WHERE e.consumer = $1 AND e.state = 'retrying' AND e.next_at <= (SELECT {NOW_SECOND}) AND e.sequence IS NOT NULL
+    AND e.sequence IS DISTINCT FROM h.sequence + 1
+ORDER BY e.next_at, e.id LIMIT $3
+"""
+
 # Gaps that lasted too long.
 OVERDUE = f"SELECT {COLUMNS} FROM posthouse.held e WHERE e.consumer = $1 AND e.state = 'gap' AND e.next_at <= (SELECT {NOW_SECOND}) ORDER BY e.next_at, e.id LIMIT $3"
 
@@ -147,6 +164,9 @@ class PostgresHeld:
         following = (consumer, entry.topic, entry.tenant, entry.key, entry.sequence + 1)
         return (await own(tx).run(PROMOTE, self._now(), *following)).rowcount > 0
 
+    async def recount(self, tx: Transaction, consumer: str, entry: InboxEntry) -> None:
+        await own(tx).run(RECOUNT, consumer, entry.topic, entry.tenant, entry.key)
+
     async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
         if any(value is not None for value in (wanted.tenants, wanted.fingerprint, wanted.correlation)):
             return await self._browse(wanted, after, limit)
@@ -164,6 +184,9 @@ class PostgresHeld:
     async def newest(self) -> int:
         found = await self._database.run("SELECT coalesce(max(h.id), 0) FROM posthouse.held h")
         return int(str(found.one()[0]))
+
+    async def strays(self, consumer: str, *, limit: int = 100) -> Sequence[HeldEvent]:
+        return [held_event(columns) for columns in await self._database.run(STRAYS, consumer, self._now(), limit)]
 
     async def overdue_gaps(self, consumer: str, *, limit: int = 100) -> Sequence[HeldEvent]:
         return [held_event(columns) for columns in await self._database.run(OVERDUE, consumer, self._now(), limit)]

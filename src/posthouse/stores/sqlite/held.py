@@ -95,6 +95,23 @@ WHERE consumer = ? AND topic = ? AND tenant = ? AND key = ? AND sequence = ?
     AND sequence IS NOT NULL AND state IN ('gap', 'blocked')
 """
 
+# How many keep a key waiting, counted anew.
+RECOUNT = """
+UPDATE posthouse_head SET held = (SELECT count(*) FROM posthouse_held e
+    WHERE e.consumer = posthouse_head.consumer AND e.topic = posthouse_head.topic AND e.tenant = posthouse_head.tenant
+        AND e.key = posthouse_head.key AND e.sequence IS NOT NULL AND e.state IN ('retrying', 'gap', 'blocked', 'dead'))
+WHERE consumer = ? AND topic = ? AND tenant = ? AND key = ?
+"""
+
+# What is due and never in turn.
+STRAYS = f"""
+SELECT {", ".join(f"e.{column}" for column in HELD)} FROM posthouse_held e LEFT JOIN posthouse_head h
+    ON h.consumer = e.consumer AND h.topic = e.topic AND h.tenant = e.tenant AND h.key = e.key
+WHERE e.consumer = ? AND e.state = 'retrying' AND e.next_at <= ? AND e.sequence IS NOT NULL
+    AND e.sequence IS NOT h.sequence + 1
+ORDER BY e.next_at, e.id LIMIT ?
+"""
+
 # Gaps that lasted too long.
 OVERDUE = f"SELECT {COLUMNS} FROM posthouse_held WHERE consumer = ? AND state = 'gap' AND next_at <= ? ORDER BY next_at, id LIMIT ?"
 
@@ -196,6 +213,9 @@ class SqliteHeld:
         following = (consumer, entry.topic, entry.tenant, entry.key, entry.sequence + 1)
         return (await tx.execute(PROMOTE, (self._clock.now(), *following))).rowcount > 0
 
+    async def recount(self, tx: Transaction, consumer: str, entry: InboxEntry) -> None:
+        await tx.execute(RECOUNT, (consumer, entry.topic, entry.tenant, entry.key))
+
     async def find(self, wanted: HeldFilter, *, after: int = 0, limit: int = 100) -> Sequence[HeldEvent]:
         asked, parameters = held_asked(wanted)
         sql = f"SELECT {COLUMNS} FROM posthouse_held WHERE id > ? AND {asked} ORDER BY id LIMIT ?"
@@ -204,6 +224,10 @@ class SqliteHeld:
     async def newest(self) -> int:
         (found,) = await self._database.select("SELECT coalesce(max(id), 0) FROM posthouse_held", ())
         return int(str(found[0]))
+
+    async def strays(self, consumer: str, *, limit: int = 100) -> Sequence[HeldEvent]:
+        found = await self._database.select(STRAYS, (consumer, self._clock.now(), limit))
+        return [held_event(columns) for columns in found]
 
     async def overdue_gaps(self, consumer: str, *, limit: int = 100) -> Sequence[HeldEvent]:
         overdue = await self._database.select(OVERDUE, (consumer, self._clock.now(), limit))

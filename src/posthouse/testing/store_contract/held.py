@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from posthouse.errors import StoreError
-from posthouse.store import HeldEvent, HeldFilter, HeldState, Store
+from posthouse.store import HeldEvent, HeldFilter, HeldState, KeyPosition, Store
 from posthouse.testing.store_contract.fixtures import StoreFixtures
 from posthouse.testing.store_contract.samples import CONSUMER, TOPIC, entry, held
 from posthouse.testing.store_contract.steps import claim, hold, standing
@@ -240,6 +240,37 @@ class HeldContract(StoreFixtures):
             await hold(store, msgspec.structs.replace(event, next_at=next_at))
         assert await store.held.next_due(CONSUMER) == pytest.approx(20)
         assert await store.held.next_due("shipping") is None
+
+    async def test_what_is_due_and_never_in_turn_is_a_stray(self, store: Store) -> None:
+        await hold(store, held(entry(1), "retrying"), held(entry(2), "blocked"))
+        assert await store.held.strays(CONSUMER) == []
+        (first, second) = await store.held.find(HeldFilter())
+        async with store.begin() as tx:
+            await store.held.change(tx, msgspec.structs.replace(second, state="retrying", after=5.0))
+        assert await store.held.strays(CONSUMER) == [], "it is not due yet"
+        await self.later(6)
+        (stray,) = await store.held.strays(CONSUMER)
+        assert stray.entry.sequence == 2
+        assert await store.held.strays("another") == []
+        async with store.begin() as tx:
+            assert await store.held.remove(tx, first)
+            assert await store.inbox.advance(tx, CONSUMER, first.entry)
+        assert await store.held.strays(CONSUMER) == [], "its turn has come"
+
+    async def test_what_keeps_a_key_waiting_is_counted_anew(self, store: Store) -> None:
+        await hold(store, held(entry(1), "retrying"), held(entry(2), "blocked"))
+        async with store.begin() as tx:
+            await store.held.recount(tx, CONSUMER, entry(1))
+            known = await store.inbox.position_of(tx, CONSUMER, entry(3))
+        assert isinstance(known, KeyPosition)
+        assert known.waiting == 1
+        for one in await store.held.find(HeldFilter()):
+            async with store.begin() as tx:
+                assert await store.held.remove(tx, one)
+                await store.held.recount(tx, CONSUMER, one.entry)
+                assert await store.inbox.advance(tx, CONSUMER, one.entry)
+        async with store.begin() as tx:
+            assert list(await store.inbox.claim(tx, CONSUMER, [entry(3)])) == [True]
 
     async def test_a_gap_is_overdue_after_its_deadline(self, store: Store) -> None:
         await hold(store, msgspec.structs.replace(held(entry(2), "gap"), next_at=self.clock.now() + 10))

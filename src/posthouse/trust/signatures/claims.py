@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from posthouse.errors import FrameRefused
 from posthouse.events import Event
 from posthouse.seam.seals import Arrival
-from posthouse.trust.signatures.covering import bare, check_cover
+from posthouse.trust.signatures.covering import bare, check_cover, check_place
 from posthouse.trust.signatures.keyring import Keyring
 from posthouse.trust.signatures.keys import Key
 from posthouse.trust.signatures.material import KIND, NAME, BadMaterial, Sealed, material_in, opened, pae
@@ -82,6 +82,8 @@ class FactClaim:
             if not self._holds:
                 raise BadMaterial(self._why)
             check_cover(material_in(self._payload), self._event, self._topic)
+            if self._arrival.held is not None:
+                check_place(self._event.extensions, self._arrival.held)
         except BadMaterial as error:
             raise FrameRefused(f"forged: {error}", "forged") from error
         return msgspec.structs.replace(self._event, extensions=bare(self._event.extensions))
@@ -93,6 +95,6 @@ def _unfit(key: Key, arrival: Arrival, event: Event[bytes]) -> str:
         return f"key {key.id!r} does not sign for {event.source!r:.80} on this topic, for this tenant"
     if key.use == "audit":
         return f"key {key.id!r} signs checkpoints of the audit log, and no fact"
-    if key.use == "edits" and not arrival.held:
+    if key.use == "edits" and arrival.held is None:
         return f"key {key.id!r} signs edits of held events, and no fact on its way"
     return key.refuses(arrival.at)

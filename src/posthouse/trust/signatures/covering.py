@@ -10,11 +10,13 @@ import msgspec
 from posthouse.events import Event
 from posthouse.events.codecs.attributes import attributes_of
 from posthouse.events.envelope import Scalar
+from posthouse.seam.seals import Place
 from posthouse.trust.signatures.material import CORE, NAME, BadMaterial, Material, digest_of
 
-EXACT_TIME, TOPIC, EDITED_BY = "exacttime", "signedtopic", "editedby"
-"""Extensions beside the material: the core digest cuts the time to seconds, and has no topic at all; who edited it while it was held."""
-OURS = frozenset((NAME, EXACT_TIME, TOPIC, EDITED_BY))
+EXACT_TIME, TOPIC, EDITED_BY, HELD_AS = "exacttime", "signedtopic", "editedby", "heldas"
+"""Extensions beside the material: the core digest cuts the time to seconds, and has no topic at all; who edited it while it was held,
+and as what it was held."""
+OURS = frozenset((NAME, EXACT_TIME, TOPIC, EDITED_BY, HELD_AS))
 
 UNSIGNED = frozenset((NAME, "traceparent", "tracestate", "outboxid"))
 """What may change on the way without harm: nothing is decided by it."""
@@ -54,3 +56,19 @@ def check_cover(signed: Material, event: Event[bytes], topic: str) -> None:
         raise BadMaterial("its time is not the one that was signed")
     if marks.get(TOPIC) != topic:
         raise BadMaterial(f"it was signed for the topic {marks.get(TOPIC)!r:.80}")
+
+
+def check_place(marks: Attributes, place: Place) -> None:
+    """It is held as its producer said it, or as an operator signed it. Raises BadMaterial."""
+    if EDITED_BY in marks:
+        if marks.get(HELD_AS) != held_as(place):
+            raise BadMaterial("an operator signed it for another row of what is held")
+    elif not place.intact:
+        raise BadMaterial("its row has the digest of other bytes")
+    elif not (place.in_turn or place.loose):
+        raise BadMaterial("its row has lost its number, and no operator signed that it is to run out of its turn")
+
+
+def held_as(place: Place) -> str:
+    """As what an event is held, in words that an operator signs."""
+    return f"{'in' if place.in_turn else 'out of'} turn {place.digest.hex()} {place.name}"

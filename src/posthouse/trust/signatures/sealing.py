@@ -7,9 +7,9 @@ import logging
 from posthouse.errors import EventError, FrameRefused
 from posthouse.events import Event
 from posthouse.seam.counting import Counting
-from posthouse.seam.seals import Arrival, Claim
+from posthouse.seam.seals import Arrival, Claim, Place
 from posthouse.trust.signatures.claims import FactClaim
-from posthouse.trust.signatures.covering import EDITED_BY, TOPIC
+from posthouse.trust.signatures.covering import EDITED_BY, HELD_AS, TOPIC, held_as
 from posthouse.trust.signatures.drafts import FactDraft
 from posthouse.trust.signatures.keyring import Keyring
 from posthouse.trust.signatures.keys import DLQ
@@ -42,21 +42,25 @@ class Sealing:
             )
         return FactDraft(*found, {TOPIC: TIMER + topic if waiting else topic}, event)
 
-    def reseal(self, topic: str, event: Event[bytes], by: str) -> Event[bytes]:
+    def reseal(self, topic: str, event: Event[bytes], by: str, place: Place) -> Event[bytes]:
         found = self._keyring.signer(event.source, topic, event.tenant, "edits")
         if found is None:
             raise EventError(
                 f"{event.type} of {event.source} is signed, and no key for edits is active here: make one with `posthouse keys new "
                 "--use edits`, or skip the event and let its producer publish a correction"
             )
-        return FactDraft(*found, {TOPIC: topic, EDITED_BY: by}, event).whole()
+        return FactDraft(*found, {TOPIC: topic, EDITED_BY: by, HELD_AS: held_as(place)}, event).whole()
 
-    def is_intact(self, topic: str, event: Event[bytes]) -> bool:
+    def is_intact(self, arrival: Arrival, event: Event[bytes], *, waiting: bool = False) -> bool:
+        topic = TIMER + arrival.topic if waiting else arrival.topic.removesuffix(DLQ)
         try:
-            FactClaim(self._keyring, Arrival(topic, float("-inf")), event, TIMER + topic).proved()
+            FactClaim(self._keyring, arrival, event, topic).proved()
         except FrameRefused:
             return False
         return True
+
+    def asks(self, arrival: Arrival) -> bool:
+        return self._modes.of(arrival.topic, arrival.at) == "require"
 
     def claim(self, arrival: Arrival, event: Event[bytes]) -> FactClaim | None:
         if self._modes.of(arrival.topic, arrival.at) == "off":

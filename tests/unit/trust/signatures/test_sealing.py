@@ -17,7 +17,7 @@ from posthouse.events import CODECS, Actor, Codec, Event, Metadata, Producer
 from posthouse.seam import Seam
 from posthouse.seam.inward import open_frame
 from posthouse.seam.outward import numbered
-from posthouse.seam.seals import Arrival
+from posthouse.seam.seals import Arrival, Place
 from posthouse.store.outbox import Number
 from posthouse.trust.signatures.material import KIND, pae
 from tests.kit.signing import Keys
@@ -303,10 +303,26 @@ def test_a_key_for_edits_proves_no_fact_on_its_way(shop: Shop) -> None:
     shop.keys.make("desk", use="edits")
     seals = shop.seam("desk").seals
     assert seals is not None
-    edited = seals.reseal(TOPIC, msgspec.structs.replace(shop.open(shop.frame()), data=b"{}"), "ann")
+    place = Place(FULL.id, b"digest")
+    edited = seals.reseal(TOPIC, msgspec.structs.replace(shop.open(shop.frame()), data=b"{}"), "ann", place)
     encoded = shop.codec.encode(edited)
     shop.refuses(Frame(topic=TOPIC, id=FULL.id, headers=encoded.headers, body=encoded.body), "signs edits")
-    assert seals.prove(Arrival(TOPIC, AT, held=True), edited).data == b"{}"
+    assert seals.prove(Arrival(TOPIC, AT, place), edited).data == b"{}"
+    for other in (place._replace(name="other"), place._replace(digest=b"other"), place._replace(in_turn=False)):
+        with pytest.raises(FrameRefused, match="signed it for another row"):
+            seals.prove(Arrival(TOPIC, AT, other), edited)
+
+
+def test_a_fact_is_held_with_its_digest_and_its_number_or_somebody_has_signed_otherwise(shop: Shop) -> None:
+    seals = shop.seam("shop-1").seals
+    assert seals is not None
+    fact, place = shop.open(shop.frame()), Place(FULL.id, b"digest")
+    assert seals.prove(Arrival(TOPIC, AT, place), fact).id == FULL.id
+    assert seals.prove(Arrival(TOPIC, AT, place._replace(in_turn=False, loose=True)), fact).id == FULL.id
+    with pytest.raises(FrameRefused, match="lost its number"):
+        seals.prove(Arrival(TOPIC, AT, place._replace(in_turn=False)), fact)
+    with pytest.raises(FrameRefused, match="digest of other bytes"):
+        seals.prove(Arrival(TOPIC, AT, place._replace(intact=False)), fact)
 
 
 def test_a_key_for_checkpoints_proves_no_fact_at_all(shop: Shop) -> None:
@@ -320,10 +336,12 @@ def test_what_waits_as_a_timer_proves_no_fact(shop: Shop) -> None:
     seals = shop.seam("shop-1").seals
     assert seals is not None
     waiting = seals.seal(TOPIC, FULL, waiting=True)
-    assert seals.is_intact(TOPIC, waiting)
-    assert not seals.is_intact(TOPIC, msgspec.structs.replace(waiting, data=b"{}"))
-    assert not seals.is_intact(TOPIC, seals.seal(TOPIC, FULL)), "and a fact is no timer"
-    assert not seals.is_intact(TOPIC, FULL)
+    arrival = Arrival(TOPIC, AT)
+    assert seals.is_intact(arrival, waiting, waiting=True)
+    assert not seals.is_intact(arrival, waiting)
+    assert not seals.is_intact(arrival, msgspec.structs.replace(waiting, data=b"{}"), waiting=True)
+    assert not seals.is_intact(arrival, seals.seal(TOPIC, FULL), waiting=True), "and a fact is no timer"
+    assert not seals.is_intact(arrival, FULL, waiting=True)
     encoded = shop.codec.encode(waiting)
     shop.refuses(
         Frame(topic=TOPIC, id=FULL.id, headers=encoded.headers, body=encoded.body), "signed for the topic 'timer "
