@@ -15,6 +15,7 @@ NAME = "account"
 EXPORT = "`posthouse export rights TARGET --for BROKER` writes what it needs, and no more: apply it whole"
 NOBODY = "not compared: nobody here may tell what this account may do"
 ANY = "any other topic"
+BY_WHOM = "docs/rights.md says by whom the broker can be asked"
 WITHOUT_ACCOUNTS = ("memory", "embedded")
 ELSEWHERE = {
     "pubsub": f"`gcloud pubsub topics get-iam-policy` says who may publish to a topic; {EXPORT}",
@@ -35,6 +36,8 @@ async def permission_checks(app: App) -> list[Check]:
         answers = await app.broker.permitted([*needed, *beyond])
     except BrokerError as error:
         return [Check(name=NAME, found=f"not compared: {error}", judgement="warn", fix=EXPORT)]
+    if all(answer is None for answer in answers):
+        return [_unasked(app.broker.sheet.name)]
     told = dict(zip([*needed, *beyond], answers, strict=True))
     return compared(needed, beyond, told)
 
@@ -44,16 +47,12 @@ def _unasked(broker: str) -> Check:
     if broker in WITHOUT_ACCOUNTS:
         return Check(name=NAME, found=f"{broker} has no accounts: whoever runs here may do everything")
     return Check(
-        name=NAME, found=f"{NOBODY}: {broker} is not asked", judgement="warn", fix=ELSEWHERE.get(broker, EXPORT)
+        name=NAME, found=f"{NOBODY}: {broker} does not tell us", judgement="warn", fix=ELSEWHERE.get(broker, BY_WHOM)
     )
 
 
 def compared(needed: Iterable[Wish], beyond: Iterable[Wish], told: dict[Wish, bool | None]) -> list[Check]:
     """What is lacking, what is too much, and of what nobody could tell. Pure."""
-    if all(answer is None for answer in told.values()):
-        return [
-            Check(name=NAME, found=NOBODY, judgement="warn", fix="docs/rights.md says by whom the broker can be asked")
-        ]
     lacking = [wish for wish in needed if told[wish] is False]
     much = [wish for wish in beyond if told[wish]]
     unknown = [wish for wish, answer in told.items() if answer is None]

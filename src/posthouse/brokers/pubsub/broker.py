@@ -26,12 +26,13 @@ from posthouse.brokers.pubsub.admin import Inventory, called
 from posthouse.brokers.pubsub.checks import checks_of, endpoint_check
 from posthouse.brokers.pubsub.client import Client, mapped, words
 from posthouse.brokers.pubsub.messages import message_of, misfit
+from posthouse.brokers.pubsub.permitted import permitted
 from posthouse.brokers.pubsub.push import Push, SilentStream, config_of, mismatch
 from posthouse.brokers.pubsub.stream import Lane, PubSubStream
 from posthouse.checks import Check, refusals, warnings
 from posthouse.clock import Clock
 from posthouse.errors import BrokerError
-from posthouse.survey import Age, Resource, with_missing
+from posthouse.survey import Age, Resource, Wish, with_missing
 
 T = TypeVar("T")
 LARGEST = 8 * 1024 * 1024
@@ -182,6 +183,10 @@ class PubSubBroker:
 
     async def ages(self, topics: Sequence[str]) -> Mapping[str, Age]:
         return dict.fromkeys(topics, Age(self._retention, False, False))
+
+    async def permitted(self, wishes: Sequence[Wish]) -> Sequence[bool | None]:
+        """An emulator knows nobody's rights: None."""
+        return await permitted(self._client, wishes)
 
     async def survey(self, topology: Topology) -> Sequence[Resource]:
         return with_missing(topology, await self._inventory.found(), called)
