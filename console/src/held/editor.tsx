@@ -62,7 +62,7 @@ export function Editor({ service, id, look, done, cancel }: { service: string; i
   if (hidden)
     return (
       <Section title="Edit its payload">
-        <Notice title="Parts of this payload are hidden." action={<Unmask look={look} label="Unmask and edit" />}>
+        <Notice title="Parts of this payload are hidden." action={<Unmask press={look.unmask} label="Unmask and edit" />}>
           Whoever edits it writes all of it anew: unmask it first. That is kept in the operators' log, with your name. <Button kind="quiet" small onClick={cancel}>Leave it</Button>
         </Notice>
       </Section>

@@ -58,7 +58,7 @@ export function useLook(path: string | null) {
 export type Look = ReturnType<typeof useLook>;
 
 /** The button that shows what is hidden, and the dialog that asks why. */
-export function Unmask({ look, label = "Unmask" }: { look: Look; label?: string }) {
+export function Unmask({ press: unmask, label = "Unmask" }: { press: (why: string) => Promise<void>; label?: string }) {
   const [open, show] = useState(false);
   const [why, say] = useState("");
   const [missing, miss] = useState("");
@@ -70,7 +70,7 @@ export function Unmask({ look, label = "Unmask" }: { look: Look; label?: string 
     work(true);
     fail(undefined);
     try {
-      await look.unmask(why);
+      await unmask(why);
       show(false);
     } catch (told) {
       fail(told instanceof ApiError ? told : new ApiError(0, String(told)));
@@ -86,7 +86,7 @@ export function Unmask({ look, label = "Unmask" }: { look: Look; label?: string 
       {open && (
         <Dialog
           open
-          title="Unmask this payload"
+          title="Show what is hidden"
           onClose={() => show(false)}
           onSubmit={() => void press()}
           actions={
@@ -135,13 +135,13 @@ export function Payload({ look }: { look: Look }) {
         </Notice>
       )}
       {shown.withheld ? (
-        <Notice tone="info" title={`${shown.size.toLocaleString("en")} bytes are not shown.`} action={shown.unmaskable && <Unmask look={look} />}>
+        <Notice tone="info" title={`${shown.size.toLocaleString("en")} bytes are not shown.`} action={shown.unmaskable && <Unmask press={look.unmask} />}>
           {shown.withheld}
         </Notice>
       ) : (
         shown.unmaskable &&
         !unmasked && (
-          <Notice tone="info" title="Personal fields are hidden." action={<Unmask look={look} />}>
+          <Notice tone="info" title="Personal fields are hidden." action={<Unmask press={look.unmask} />}>
             {shown.masked.join(", ")}. Unmasking is kept in the operators' log, with your name.
           </Notice>
         )

@@ -1,9 +1,10 @@
 import type { ComponentChildren } from "preact";
 import { Act } from "../acting";
 import { at, query as asked, useData } from "../api";
+import { Unmask } from "../held/payload";
 import { requery } from "../router";
 import type { PageProps } from "../routes";
-import { Age, Badge, Button, Code, Facts, Link, Notice, Page, Section, Time, counted, span } from "../ui";
+import { Age, Badge, Code, Facts, Link, Notice, Page, Section, Time, counted, span } from "../ui";
 import { Diagram, type Drawn } from "./diagram";
 import { STATUS, type SagaLine, State, type Status, to } from "./sagas";
 
@@ -54,7 +55,7 @@ const RESTS: readonly Status[] = ["partial", "compensation_failed"];
 
 export default function OneSaga({ params, query }: PageProps) {
   const { service = "", saga = "", id = "" } = params;
-  const given = { tenant: query.get("tenant"), attempt: query.get("attempt"), unmask: query.get("unmask") };
+  const given = { tenant: query.get("tenant"), attempt: query.get("attempt"), unmask: query.get("unmask"), why: query.get("why") };
   const found = useData<Saga>(asked(at`/sagas/${service}/${saga}/${id}`, given), given.unmask ? {} : { live: `sagas:${service}` });
   const one = found.data;
   return (
@@ -157,7 +158,7 @@ function Shown({ one, service, done }: { one: Saga; service: string; done: () =>
         {one.state.text !== null ? (
           <Code text={one.state.text} label="State" />
         ) : (
-          <Notice tone="info" action={one.state.unmaskable && <Button small onClick={() => requery({ unmask: "1" })}>Unmask, and note it in the log</Button>}>
+          <Notice tone="info" action={one.state.unmaskable && <Unmask press={async (why) => requery({ unmask: "1", why })} />}>
             {one.state.withheld}
           </Notice>
         )}

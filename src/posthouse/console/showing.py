@@ -10,7 +10,7 @@ import msgspec
 
 from posthouse.app import App
 from posthouse.console.access.who import Who
-from posthouse.console.asking import Refusal
+from posthouse.console.asking import Ask, Refusal
 from posthouse.contracts.boxes import Revealed, boxes_at, is_withheld, numbered, with_placeholders, without_boxes
 from posthouse.errors import ConfigurationError, SecretsUnavailable
 from posthouse.events import Event
@@ -60,7 +60,7 @@ async def looked_at(
     event = None if isinstance(seen, bytes) else seen
     plain = Revealed(seen if isinstance(seen, bytes) else seen.data)
     if unmask and who.payloads:
-        _refuse_unsaid(why)
+        refuse_unsaid(who, why)
         if event is not None:
             plain = await _revealed(app, event)
     await viewed(app, who, noted(msgspec.structs.replace(action, why=why), plain), unmask=unmask)
@@ -106,8 +106,14 @@ async def _revealed(app: App, event: Event[bytes]) -> Revealed:
         ) from error
 
 
-def _refuse_unsaid(why: str) -> None:
-    if not why.strip():
+def why_of(ask: Ask) -> str:
+    """What the query says, for the operators' log."""
+    return ask.query.get("why", "").strip()
+
+
+def refuse_unsaid(who: Who, why: str) -> None:
+    """Raise Refusal for who may unmask and does not say why; who may not is refused by `viewed`."""
+    if who.payloads and not why.strip():
         raise Refusal(400, "Say why.", "It is kept in the operators' log, with your name and whose data it is.")
     if len(why) > LONGEST_WHY:
         raise Refusal(400, f"Say why in at most {LONGEST_WHY:,} characters; these are {len(why):,}.")

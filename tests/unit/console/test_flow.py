@@ -309,10 +309,13 @@ async def test_the_state_of_a_saga_is_masked_until_it_is_asked_for_and_that_is_n
     masked = (await inn.get("/sagas/inn/stay/held"))["state"]
     assert (masked["text"], masked["unmaskable"]) == (None, True)
     assert await inn.apps[0].actions.find(ActionFilter(verb="console")) == []
-    shown = (await inn.get("/sagas/inn/stay/held", unmask="1"))["state"]
+    with pytest.raises(Refusal, match="Say why"):
+        await inn.get("/sagas/inn/stay/held", unmask="1")
+    shown = (await inn.get("/sagas/inn/stay/held", unmask="1", why="ticket 7"))["state"]
     assert '"stay_id":"held"' in shown["text"]
     (noted,) = await inn.apps[0].actions.find(ActionFilter(verb="console"))
     assert (noted.verb, noted.target, noted.by) == ("console unmask", "saga stay held", "ada (console)")
+    assert noted.why == "ticket 7"
     with pytest.raises(Refusal) as refused:
         await inn.get("/sagas/inn/stay/held", READER, unmask="1")
     assert refused.value.status == 403

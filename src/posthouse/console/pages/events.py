@@ -10,8 +10,8 @@ from posthouse.app import App, app_of
 from posthouse.console.access.who import Who
 from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.estate import Estate
-from posthouse.console.pages.held import envelope_text, line_facts, scope, why_of
-from posthouse.console.showing import looked_at, shown_text
+from posthouse.console.pages.held import envelope_text, line_facts, scope
+from posthouse.console.showing import looked_at, shown_text, why_of
 from posthouse.console.turns import Turns
 from posthouse.errors import DecodeError
 from posthouse.events import Event, decode_any, timestamp

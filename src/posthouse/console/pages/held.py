@@ -13,7 +13,7 @@ from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.held_states import MEANINGS
 from posthouse.console.listing import lines_wanted, place_of
 from posthouse.console.pages.gone import gone
-from posthouse.console.showing import looked_at, shown_headers, shown_text
+from posthouse.console.showing import looked_at, shown_headers, shown_text, why_of
 from posthouse.errors import DecodeError, DeskError, did_you_mean
 from posthouse.events import Event, decode_any, timestamp
 from posthouse.revealing import looking_at
@@ -200,11 +200,6 @@ async def payload(ask: Ask) -> object:
         }
 
     return await ask.one(ask.path["service"], shown)
-
-
-def why_of(ask: Ask) -> str:
-    """What the query says, for the operators' log."""
-    return ask.query.get("why", "").strip()
 
 
 def id_of(ask: Ask) -> int:

@@ -12,7 +12,7 @@ from posthouse.app import App
 from posthouse.console.asking import Ask, Page, Refusal
 from posthouse.console.diagrams import diagram
 from posthouse.console.listing import lines_wanted, listed, place_of, seen_tenants
-from posthouse.console.showing import shown_text, viewed
+from posthouse.console.showing import refuse_unsaid, shown_text, viewed, why_of
 from posthouse.errors import did_you_mean
 from posthouse.events import timestamp
 from posthouse.governance.outline import saga_entry
@@ -102,7 +102,9 @@ async def one(ask: Ask) -> object:
     seen = await ask.one(service.name, lambda app: _look(ask, app, of))
     unmask = ask.query.get("unmask") == "1"
     if unmask:
-        action = Action(verb="", service=service.name, tenant=seen.row.tenant, target=f"saga {seen.row.ref}")
+        why = why_of(ask)
+        refuse_unsaid(ask.who, why)
+        action = Action(verb="", why=why, service=service.name, tenant=seen.row.tenant, target=f"saga {seen.row.ref}")
         await viewed(app, ask.who, action, unmask=True)
     return _facts(ask, app, of, seen, unmask=unmask)
 
