@@ -14,8 +14,10 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from posthouse.cli import app as cli
+from posthouse.trust.signatures.keys import Key, write_keys
 from posthouse.watch.alerts import alerts, runbooks
 from tests.docs.runbook_pages import PAGES, written
+from tests.kit.audit import KEY, Spoilable
 from tests.kit.troubled import bring_into_trouble
 
 BLOCK = re.compile(r"```\n(.*?)```", re.DOTALL)
@@ -57,8 +59,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.chdir(place)
         patch.syspath_prepend(str(place))
         bring_into_trouble(place)
+        _touch_a_log(place)
         yield place
     sys.modules.pop("app", None)
+
+
+def _touch_a_log(place: Path) -> None:
+    """An audit log, of which somebody has changed an event."""
+    write_keys(place / "keys.toml", [Key(id="a1", public=KEY.public, source=f"/{KEY.name}", use="audit")])
+    log = Spoilable(place)
+    log.fill(300)
+    touched = [event.replace(b'"o17"', b'"o71"') for event in log.batch(0).events]
+    log.rewrite(0, touched)
 
 
 def test_every_page_has_the_table_of_its_alerts_and_the_index_has_all() -> None:

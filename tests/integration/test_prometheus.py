@@ -29,6 +29,7 @@ NEVER_HERE = {
     "posthouse_relay_fenced_total": "no relay of one healthy process is ever overtaken",
     "posthouse_reconnects_total": "no server goes away in this test",
     "posthouse_loop_restarts_total": "no loop fails in this test",
+    "posthouse_audit_overdue_seconds": "no audit log is written in this test",
     "posthouse_signatures_refused_total": "no signature is asked for in this test",
 }
 """Figures that a healthy run does not have, each with the reason."""

@@ -284,6 +284,11 @@ class Opened:
         return [] if self._runtime is None else self._runtime.all_consumers
 
     @property
+    def audit_overdue(self) -> Mapping[str, float]:
+        """How late the audit log is that is written here, in seconds, by what is late; empty where there is none."""
+        return {} if self._runtime is None or self._runtime.audit is None else self._runtime.audit.overdue()
+
+    @property
     def idle(self) -> bool:
         """Whether none of its loops runs here, nor is about to: it may publish all the same."""
         return self._runtime is None and not self.runs and not self.outages.waiting(self.outages.store)

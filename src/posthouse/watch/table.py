@@ -439,6 +439,14 @@ _PROCESS = (
         words={"reason": ("forged", "unsigned"), "mode": ("require", "warn")},
     ),
     _process(
+        "audit_overdue_seconds",
+        "gauge",
+        "seconds",
+        ("service", "step"),
+        "How long ago a checkpoint of the audit log was due, and for how long events wait that it does not take; 0 when all is well.",
+        words={"step": ("checkpoint", "event")},
+    ),
+    _process(
         "crossing_seconds",
         "histogram",
         "seconds",

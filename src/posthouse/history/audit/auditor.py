@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from posthouse.broker import Broker, Delivery, Start, Stream
 from posthouse.clock import Clock, backoff
@@ -15,9 +15,9 @@ from posthouse.errors import AuditDamaged, AuditError, BrokerError, DecodeError
 from posthouse.events import decode_any
 from posthouse.history.audit.batches import travelled
 from posthouse.history.audit.log import AuditLog, Signer, seal
+from posthouse.history.audit.notes import Verifier
 from posthouse.history.audit.place import Place
 from posthouse.history.audit.settings import Audit
-from posthouse.history.audit.standing import Standing
 from posthouse.history.audit.survey import standing
 from posthouse.outage import Outages
 from posthouse.pulse import Pulse
@@ -37,18 +37,17 @@ SIGNING = 3_600.0
 
 
 class Auditor:
-    """One member, again and again: whenever something is in trouble it starts over from what is acknowledged. `signer`: None where
-    another process has the key."""
+    """One member, again and again: whenever something is in trouble it starts over from what is acknowledged. `places`: that of the log,
+    and the second one. `keys`: the public ones, and who signs; None where another process has the private half."""
 
     def __init__(
         self,
         name: str,
         topics: Sequence[str],
         broker: Broker,
-        place: Place,
-        second: Place | None,
+        places: tuple[Place, Place | None],
         audit: Audit,
-        signer: Signer | None,
+        keys: tuple[Sequence[Verifier], Signer | None],
         clock: Clock,
         *,
         start: Start = "earliest",
@@ -61,14 +60,17 @@ class Auditor:
         """Nothing that was received waits to be logged."""
         self.logged = 0
         """Events that are in the log because of this member."""
-        self.standing: Standing | None = None
-        """How the log stood when it was looked at last."""
-        self._broker, self._place, self._second, self._audit = broker, place, second, audit
-        self._signer = signer
+        self._broker, self._audit = broker, audit
+        self._place, self._second = places
+        self._keys, self._signer = keys
         self._clock = clock
         self._start = start
         self._outages = outages or Outages(clock)
-        self._log = AuditLog(place)
+        self._log = AuditLog(self._place)
+        self._due: float | None = clock.now()
+        """When the next checkpoint is due; None where nothing is there to be signed."""
+        self._stuck: float | None = None
+        """Since when the log takes nothing."""
         self._failures = 0
         self._complained = ""
 
@@ -81,6 +83,7 @@ class Auditor:
                 self._outages.failed(self.name, error)
                 await self._pause(stop)
             except AuditError as error:
+                self._stuck = self._clock.now() if self._stuck is None else self._stuck
                 self._complain("events wait", error)
                 self._log = AuditLog(self._place)
                 await self._pause(stop)
@@ -98,17 +101,26 @@ class Auditor:
 
     def sign_when_due(self) -> bool:
         """Sign if the last checkpoint is old enough; whether that was so. Blocking."""
-        if self._signer is None:
-            return False
-        now, keys = self._clock.now(), self._signer.keys
-        self.standing = standing(self._place, self._second, keys, now)
-        age = self.standing.age
-        if (age is not None and age < self._audit.every) or not self.standing.events:
+        now = self._clock.now()
+        found = standing(self._place, self._second, self._keys, now)
+        if found.age is not None:
+            self._due = now - found.age + self._audit.every
+        elif not found.events:
+            self._due = None
+        elif self._due is None:
+            self._due = now
+        if self._signer is None or self._due is None or self._due > now:
             return False
         seal(self._place, self._second, self._signer, now)
-        self.standing = standing(self._place, self._second, keys, now)
+        self._due = now + self._audit.every
         self._complained = ""
         return True
+
+    def overdue(self) -> Mapping[str, float]:
+        """For how many seconds a checkpoint is late, and events wait that the log does not take."""
+        now = self._clock.now()
+        since = {"checkpoint": self._due, "event": self._stuck}
+        return {step: 0.0 if at is None else max(0.0, now - at) for step, at in since.items()}
 
     async def _member(self, stop: asyncio.Event) -> None:
         """From joining the group to leaving it."""
@@ -156,6 +168,7 @@ class Auditor:
         with self.pulse.doing("acknowledging"):
             await stream.ack(in_hand)
         self.idle = True
+        self._stuck = None
 
     def _is_asked_for(self, delivery: Delivery) -> bool:
         if delivery.defect:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -11,7 +11,6 @@ from posthouse.broker import Broker, Start
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
 from posthouse.history.audit.settings import Audit
-from posthouse.history.audit.standing import Standing
 from posthouse.outage import Outages
 from posthouse.pulse import Pulse
 
@@ -27,8 +26,10 @@ class AuditMember(Protocol):
     signing: Pulse
     idle: bool
     """Nothing that it received waits to be logged."""
-    standing: Standing | None
-    """How the log stood when it was looked at last."""
+
+    def overdue(self) -> Mapping[str, float]:
+        """For how many seconds a checkpoint is late, and events wait that the log does not take."""
+        ...
 
     async def run(self, stop: asyncio.Event) -> None:
         """Log until `stop`; what is in hand then is logged first."""
@@ -65,7 +66,7 @@ def auditor_of(
         ) from error
     file = Path(audit.keys)
     private = private_here(None if audit.private is None else Path(audit.private))
-    verifiers(file)
+    keys = verifiers(file)
     signer = signer_in(file, private, clock.now()) if private else None
     place, second = open_place(audit.place), None if audit.second is None else open_place(audit.second)
-    return Auditor(name, topics, broker, place, second, audit, signer, clock, start=start, outages=outages)
+    return Auditor(name, topics, broker, (place, second), audit, (keys, signer), clock, start=start, outages=outages)

@@ -141,6 +141,24 @@ def in_time(ask: Promql, over: Thresholds) -> Sequence[Alert]:
             quiet=Case([given("schedule_overdue_seconds", lasting(over.schedule_seconds))]),
         ),
         Alert(
+            name="audit_overdue",
+            ask=ask,
+            expr=f"{ask.worst('audit_overdue_seconds', 'service', 'step')} > {over.audit_seconds:g}",
+            hold=300,
+            severity="page",
+            page="audit",
+            by=("service", "step"),
+            summary="The audit log of {{ $labels.service }} waits: its next {{ $labels.step }} is late",
+            description="A {{ $labels.step }} of the audit log of {{ $labels.service }} is {{ $value | humanizeDuration }} late: until it is "
+            "signed, what happened can be touched unseen.",
+            when=f"a checkpoint of the audit log is more than {over.audit_seconds:g} s late, or the log has taken no event for so long",
+            fires=Case(
+                [given("audit_overdue_seconds", lasting(over.audit_seconds + 1), step="checkpoint")],
+                labels={"step": "checkpoint"},
+            ),
+            quiet=Case([given("audit_overdue_seconds", lasting(over.audit_seconds), step="checkpoint")]),
+        ),
+        Alert(
             name="projection_stale",
             ask=ask,
             expr=f"{fresh} > {budget} or ({fresh} > {over.projection_seconds:g} unless {budget})",

@@ -50,6 +50,7 @@ AGES = Row(
         graph("Due and not run", _of.worst("held_runnable_seconds", "consumer"), "held_runnable_seconds", "s"),
         graph("Timers overdue", _of.worst("timers_overdue_seconds", "service"), "timers_overdue_seconds", "s"),
         graph("Schedules overdue", _of.worst("schedule_overdue_seconds", "schedule"), "schedule_overdue_seconds", "s"),
+        graph("Audit log overdue", _of.worst("audit_overdue_seconds", "step"), "audit_overdue_seconds", "s"),
         graph("Timers that are set", _of.total("timers", "service"), "timers"),
     ],
 )
