@@ -10,8 +10,9 @@ import msgspec
 
 from posthouse.app import App, app_of
 from posthouse.clock import backoff, new_id
-from posthouse.errors import BrokerUnavailable, ConfigurationError, DeskError, did_you_mean
+from posthouse.errors import ArchiveUnavailable, BrokerUnavailable, ConfigurationError, DeskError, did_you_mean
 from posthouse.history.replay import (
+    ArchiveSource,
     Choice,
     LogSource,
     OutboxSource,
@@ -28,7 +29,7 @@ from posthouse.history.replay.running import FIRST_PAUSE, LAST_PAUSE
 from posthouse.jobs import LEASE, LOOK, Lost, Told, WholeRun, begun
 from posthouse.receiving import Executor
 from posthouse.receiving.executor import NOTHING_KNOWN
-from posthouse.receiving.readers import topics_of
+from posthouse.receiving.readers import Handlers, topics_of
 from posthouse.replays import refuse_replay
 from posthouse.service import Service
 from posthouse.store.jobs import ENDED, Job
@@ -115,12 +116,12 @@ async def work(service: Service, job: Job, told: Told) -> str:
             owner = Owner(job.id, job.token)
             if await app.store.replays.standing(job.id) is None:
                 if choice.reprocess and (own := _says(service)):
-                    await remember_said(executor, choice, _said_source(service, choice), own)
+                    await remember_said(executor, choice, _said_source(service), own)
                 await put_aside(executor, choice, _source(service, choice), owner)
             await Run(executor, owner, _Turns(app, job, choice), told).whole()
             standing = await app.store.replays.standing(job.id)
             return f"{0 if standing is None else standing.done:,} events were applied by {choice.consumer}"
-        except (BrokerUnavailable, *NOTHING_KNOWN):
+        except (ArchiveUnavailable, BrokerUnavailable, *NOTHING_KNOWN):
             failures += 1
             await asyncio.sleep(backoff(failures, FIRST_PAUSE, LAST_PAUSE))
 
@@ -134,17 +135,15 @@ async def _checked(service: Service, choice: Choice, *, but_for: str = "") -> Ex
         raise ConfigurationError(
             f"{choice.consumer} has no handler for {choice.type!r}.{did_you_mean(choice.type, handlers)}"
         )
-    refuse_replay(service, sorted(topics_of(handlers)))
-    _source(service, choice).refuse()
-    executor = await app.opened.building.executor(service.name, choice.consumer, handlers, app.settings.start)
     if choice.reprocess:
         sagas = {name for of in declared.saga_types.values() for name in (of.consumer, of.caller)}
-        chosen = {choice.type} if choice.type else set[str]()
-        problems = [*refusals(executor, chosen, sagas), *_may_say_twice(service, choice, executor)]
-        if problems:
+        problems = refusals(choice.consumer, handlers, choice.type, sagas)
+        if problems := [*problems, *_may_say_twice(service, choice, handlers)]:
             raise ConfigurationError(*problems)
+    refuse_replay(service, sorted(topics_of(handlers)))
+    _source(service, choice).refuse()
     await _refuse_beside(service, choice, but_for)
-    return executor
+    return await app.opened.building.executor(service.name, choice.consumer, handlers, app.settings.start)
 
 
 async def _refuse_beside(service: Service, choice: Choice, but_for: str) -> None:
@@ -158,18 +157,16 @@ async def _refuse_beside(service: Service, choice: Choice, but_for: str) -> None
             )
 
 
-def _may_say_twice(service: Service, choice: Choice, executor: Executor) -> list[str]:
+def _may_say_twice(service: Service, choice: Choice, handlers: Handlers) -> list[str]:
     """Whether handlers may say facts a second time, because nobody can tell what they said the first."""
-    source, app = _said_source(service, choice), app_of(service)
-    kept = app_of(service).clock.now() - app.settings.outbox_retention
-    sayers = [one.name for one in executor.handlers.values() if one.uses.publishes]
-    if choice.twice or not sayers or isinstance(source, LogSource):
-        return []
-    if choice.since is not None and choice.since > kept:
+    app = app_of(service)
+    sayers = [one.name for one in handlers.values() if one.uses.publishes]
+    recent = choice.since is not None and choice.since > app.clock.now() - app.settings.outbox_retention
+    if choice.twice or not sayers or recent or not isinstance(_said_source(service), OutboxSource):
         return []
     return [
-        f"{', '.join(dict.fromkeys(sayers))} publishes facts, and what it said before can be read neither from the log nor, so long ago, "
-        'from the outbox: it may say them twice. Accept that with --twice, or write replay="skip"'
+        f"{', '.join(dict.fromkeys(sayers))} publishes facts, and what it said before can be read neither from a log or an archive "
+        'nor, so long ago, from the outbox: it may say them twice. Accept that with --twice, or write replay="skip"'
     ]
 
 
@@ -179,17 +176,29 @@ def _says(service: Service) -> Sequence[str]:
 
 def _source(service: Service, choice: Choice) -> Source:
     app = app_of(service)
-    return _outbox(app) if choice.source == "outbox" else LogSource(app.broker)
+    log, archive = LogSource(app.broker), app.archive
+    if choice.source == "outbox":
+        return _outbox(app)
+    if choice.source == "log":
+        return log
+    if archive is None:
+        raise ConfigurationError(
+            f"{service.name} has no archive: say where it is, App(…, archive='s3://bucket/folder') or POSTHOUSE_ARCHIVE"
+        )
+    if choice.is_open and not log.is_there:
+        raise ConfigurationError(
+            "the archive is a little behind, and there is no log that has the rest: say --until, a moment that the archive has reached"
+        )
+    return ArchiveSource(archive, log)
 
 
-def _said_source(service: Service, choice: Choice) -> Source:
-    """Where it is looked up what was said: the log, where it can be read."""
-    log = LogSource(app_of(service).broker)
-    try:
-        log.refuse()
-    except ConfigurationError:
-        return _outbox(app_of(service))
-    return log
+def _said_source(service: Service) -> Source:
+    """Where it is looked up what was said: in the archive and the log, else in the outbox."""
+    app = app_of(service)
+    log, archive = LogSource(app.broker), app.archive
+    if archive is not None:
+        return ArchiveSource(archive, log)
+    return log if log.is_there else _outbox(app)
 
 
 def _outbox(app: App) -> OutboxSource:

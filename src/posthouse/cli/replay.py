@@ -57,7 +57,8 @@ def replay(
     source: Annotated[
         From,
         typer.Option(
-            "--from", help="Where they are read: the broker's log, or the outbox of services in the same store."
+            "--from",
+            help="Where they are read: the broker's log, the archive and the log, or the outbox of services in the same store.",
         ),
     ] = "log",
     reprocess: Annotated[

@@ -9,6 +9,7 @@ from posthouse.history.replay.choice import Choice
 from posthouse.receiving import Executor
 from posthouse.receiving.holding import held_events
 from posthouse.receiving.inbound import InboundEvent
+from posthouse.receiving.readers import Handlers
 from posthouse.store import HeldFilter, KeyPosition
 
 Verdict = Literal["again", "missing", "applied", "held", "passed over", "forgotten", "fork", "another version"]
@@ -88,19 +89,19 @@ class Selection:
         return self._keys[place]
 
 
-def refusals(executor: Executor, types: Collection[str], sagas: Collection[str]) -> list[str]:
-    """Why events of these types cannot be applied again by this consumer."""
-    if executor.consumer in sagas:
+def refusals(consumer: str, handlers: Handlers, kind: str | None, sagas: Collection[str]) -> list[str]:
+    """Why events of this type (None: of any) cannot be applied again by a consumer."""
+    if consumer in sagas:
         return [
-            f"{executor.consumer} is a saga: its past turns cannot be taken again; see `posthouse saga` for those that cannot go on"
+            f"{consumer} is a saga: its past turns cannot be taken again; see `posthouse saga` for those that cannot go on"
         ]
     silent = {
-        handler.name: kind
-        for kind, handler in executor.handlers.items()
-        if (not types or kind in types) and handler.calling is not None and handler.replay is None
+        handler.name: name
+        for name, handler in handlers.items()
+        if kind in (None, name) and handler.calling is not None and handler.replay is None
     }
     return [
-        f"{name} calls the outside for each {kind}, and does not say what a replay does to it: "
+        f"{name} calls the outside for each {subject}, and does not say what a replay does to it: "
         'write replay="without_calls", "skip" or "apply" beside calling=…'
-        for name, kind in silent.items()
+        for name, subject in silent.items()
     ]

@@ -43,9 +43,16 @@ class LogSource:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the broker keeps a log that can be read."""
+        return refusal(self._broker) is None
+
     def refuse(self) -> None:
         if (why := refusal(self._broker)) is not None:
-            raise ConfigurationError(f"{why}: replay from the outbox of the producer (--from outbox)")
+            raise ConfigurationError(
+                f"{why}: replay from the archive (--from archive), or from the outbox of the producer (--from outbox)"
+            )
 
     async def events(self, topics: Sequence[str], since: float | None) -> AsyncGenerator[Delivery, None]:
         async with aclosing(stored(self._broker, topics, None if since is None else since - EARLIER)) as deliveries:
@@ -83,12 +90,13 @@ class OutboxSource:
 
 
 class ArchiveSource:
-    """What was archived."""
+    """What was archived, and what the log still has: an archive is always a little behind."""
 
     name = "archive"
 
-    def __init__(self, reader: ArchiveReader) -> None:
+    def __init__(self, reader: ArchiveReader, log: LogSource) -> None:
         self._reader = reader
+        self._log = log
 
     def refuse(self) -> None:
         """It was opened: it is there."""
@@ -98,3 +106,7 @@ class ArchiveSource:
         async for batch in self._reader.read(wanted):
             for one in batch:
                 yield Delivery(frame=one.frame, position=one.position, stored_at=one.stored_at)
+        if self._log.is_there:
+            async with aclosing(self._log.events(topics, since)) as deliveries:
+                async for delivery in deliveries:
+                    yield delivery
