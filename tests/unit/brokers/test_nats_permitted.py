@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from posthouse.brokers.nats.client import Permissions, Subjects
 from posthouse.brokers.nats.permitted import allowed, covers, meets
+from posthouse.brokers.nats.users import Permissions, Subjects
 from posthouse.survey import Wish
 
 

@@ -15,6 +15,7 @@ import nats.errors
 from nats.aio.client import Client as Connection
 from nats.aio.msg import Msg
 
+from posthouse.brokers.nats.users import WHO, Said, UserInfo
 from posthouse.errors import BrokerError, BrokerUnavailable
 from posthouse.local.naming import client_name
 from posthouse.pulse import alive
@@ -65,40 +66,6 @@ STARTING = 2.0
 """Seconds for which a server may refuse connections because it is about to start."""
 NOBODY = Refusal(code=503, description="nobody listens on this subject")
 _answer = msgspec.json.Decoder(Answer)
-
-
-WHO = "$SYS.REQ.USER.INFO"
-
-
-class Subjects(msgspec.Struct):
-    """Allowed, all where none is named; and denied of those."""
-
-    allow: list[str] = []
-    deny: list[str] = []
-
-
-class Permissions(msgspec.Struct):
-    publish: Subjects = msgspec.field(default_factory=Subjects)
-    subscribe: Subjects = msgspec.field(default_factory=Subjects)
-
-
-class UserInfo(msgspec.Struct):
-    """Who we are. No permissions: whoever has none in the configuration may do everything. `told`: unless another server of the cluster
-    answered, which before 2.12 knows nobody's."""
-
-    user: str = ""
-    account: str = ""
-    permissions: Permissions | None = None
-    told: bool = False
-
-
-class _Server(msgspec.Struct):
-    id: str = ""
-
-
-class _Said(msgspec.Struct):
-    server: _Server
-    data: UserInfo
 
 
 class Waiting:
@@ -277,7 +244,7 @@ class Client:
         _, message = waiting.found[0]
         if message.headers and STATUS in message.headers:
             raise BrokerError("NATS tells what a user may do from 2.10 on, and no server here does")
-        said = msgspec.json.decode(message.data, type=_Said)
+        said = msgspec.json.decode(message.data, type=Said)
         told = said.data.permissions is not None or said.server.id == connection.server_id
         return msgspec.structs.replace(said.data, told=told)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from posthouse.brokers.nats.client import Client, Permissions, Subjects
+from posthouse.brokers.nats.client import Client
 from posthouse.brokers.nats.ledger import STREAM
 from posthouse.brokers.nats.messages import stream_of
+from posthouse.brokers.nats.users import Permissions, Subjects
 from posthouse.survey import Wish
 
 READING = (
