@@ -249,7 +249,7 @@ class Runtime:
         await self._forget_sagas()
         await self._forget_effects()
         if self.archive is not None:
-            await self.archive.forget()
+            await self.archive.tidy()
         if self.action_retention is not None:
             with self.pulse.doing("purging the operators' log"):
                 await self.store.actions.purge(self.action_retention, PURGE_BATCH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,19 +33,19 @@ def fact(number: int, topic: str = TOPICS[0], *, keys: int = 3, size: int = 20) 
         source="/shop/orders",
         data=b'{"number":%d,"text":"%s"}' % (number, b"x" * size),
         time=timestamp(1_800_000_000.0 + number),
-        tenant=f"t{number % 2}",
+        tenant=f"t{number // keys % 2}",
         key=f"k{number % keys}",
-        sequence=number // keys + 1,
+        sequence=number // (2 * keys) + 1,
         metadata=Metadata(retention=CLASSES[number % len(CLASSES)]),
     )
     encoded = STRUCTURED.encode(event)
     return Frame(topic=topic, id=event.id, key=event.ordering_key, headers=encoded.headers, body=encoded.body)
 
 
-async def published(broker: Broker, count: int, *, twice: int = 0) -> list[Frame]:
+async def published(broker: Broker, count: int, *, twice: int = 0, first: int = 0) -> list[Frame]:
     """So many events in each topic; the first so many of each are published once more at the end, as a relay does that died between."""
     await broker.ensure(Topology(topics=TOPICS, groups={NAME: TOPICS}))
-    frames = [fact(number, topic) for topic in TOPICS for number in range(count)]
+    frames = [fact(number, topic) for topic in TOPICS for number in range(first, first + count)]
     again = [frame for topic in TOPICS for frame in [each for each in frames if each.topic == topic][:twice]]
     verdicts = await broker.publish([*frames, *again])
     assert all(verdict.accepted for verdict in verdicts)
@@ -69,14 +70,16 @@ async def pending(broker: Broker) -> int:
     return sum(found.pending for found in (await broker.progress(NAME, TOPICS)).values())
 
 
-async def until_archived(broker: Broker, clock: ManualClock, *members: Archiver, within: float = 30.0) -> None:
+async def until_archived(
+    broker: Broker, clock: ManualClock, *members: Archiver, within: float = 30.0, step: float = 1.0
+) -> None:
     """Let members work until nothing is left to be archived, while time passes."""
     stop = asyncio.Event()
     tasks = [asyncio.create_task(each.run(stop)) for each in members]
     try:
         async with asyncio.timeout(within):
             while await pending(broker):
-                clock.advance(1.0)
+                clock.advance(step)
                 await asyncio.sleep(0.001)
                 for task in tasks:
                     if task.done():
@@ -189,7 +192,11 @@ class FusedPlace:
 
     def open(self, name: str, size: int) -> IO[bytes]:
         self._fuse.step("place.open", after=False)
-        return self._place.open(name, size)
+        with contextlib.ExitStack() as closing:
+            found = closing.enter_context(self._place.open(name, size))
+            self._fuse.step("place.open", after=True)
+            closing.pop_all()
+        return found
 
     def names(self, prefix: str) -> Iterator[Object]:
         return self._place.names(prefix)

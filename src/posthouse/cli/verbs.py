@@ -50,6 +50,7 @@ VERBS: Mapping[str, str] = {
     "grant": "Let somebody replay or edit events for a while, because another one says so.",
     "db": "Make and upgrade the tables of a store.",
     "keys": "Keys of signed facts: make, list, retire, revoke and check them.",
+    "archive": "The archive of every event: how far it is, whether it is sound, what is in it, and let go of what is too old.",
     "audit": "The audit log: verify it, prove an event, sign a checkpoint.",
     "registry": "A schema registry over HTTP, for Confluent's clients and serializers.",
 }

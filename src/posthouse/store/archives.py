@@ -47,6 +47,10 @@ class ArchiveTable(Protocol):
         """How it stands; one that is new here is begun in this place."""
         ...
 
+    async def known(self, archive: str) -> ArchiveState | None:
+        """How it stands; None where it was never begun here. Changes nothing."""
+        ...
+
     async def move(self, archive: str, place: str) -> None:
         """Say that an archive, begun here or not, is in another place, of whose log nothing is known here. Its plans are void."""
         ...

@@ -16,19 +16,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from posthouse.broker import Broker, Delivery, Start, Stream
 from posthouse.clock import Clock, backoff, new_id
-from posthouse.errors import ArchiveError, ArchiveOvertaken, ArchiveUnavailable, BrokerError, StoreError
+from posthouse.errors import ArchiveDamaged, ArchiveError, ArchiveOvertaken, BrokerError, StoreError
 from posthouse.history.archive.batch import Batch, Pending
-from posthouse.history.archive.files import File, encoded, name_of
+from posthouse.history.archive.compacting import Compactor, give_up, lapsed, put
+from posthouse.history.archive.files import File, digests_in, encoded, name_of
 from posthouse.history.archive.journal import Journal
+from posthouse.history.archive.log import Manifest
 from posthouse.history.archive.places import Place
 from posthouse.history.archive.rows import Row, row_of
 from posthouse.history.archive.settings import ArchiveSettings
 from posthouse.outage import Outages
-from posthouse.pulse import Pulse
+from posthouse.pulse import Pulse, alive
+from posthouse.redaction import words_of
 from posthouse.store import ArchiveTable
 
 log = logging.getLogger("posthouse.archive")
@@ -73,6 +76,7 @@ class Archiver:
         self._start = start
         self._outages = outages or Outages(clock)
         self._journal = Journal(name, place, table, clock, member)
+        self._compactor = Compactor(name, place, table, self._journal, clock, self._settings)
         self._failures = 0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -82,11 +86,18 @@ class Archiver:
                 await self._member(stop)
             except ArchiveOvertaken as error:
                 log.warning("%s: %s: what it had in hand comes again", self.name, error)
-            except (ArchiveError, BrokerError, StoreError) as error:
+            except ArchiveError as error:
+                if self._failures & (self._failures - 1) == 0:  # ever more rarely
+                    log.warning("%s waits, and what it has in hand comes again: %s", self.name, words_of(error))
+                await self._back_off(stop)
+            except (BrokerError, StoreError) as error:
                 self._outages.failed(self.name, error)
-                self._failures += 1
-                await self._clock.wait(stop, backoff(self._failures, FIRST_PAUSE, LAST_PAUSE))
+                await self._back_off(stop)
         self._outages.left(self.name)
+
+    async def _back_off(self, stop: asyncio.Event) -> None:
+        self._failures += 1
+        await self._clock.wait(stop, backoff(self._failures, FIRST_PAUSE, LAST_PAUSE))
 
     async def _member(self, stop: asyncio.Event) -> None:
         """From joining the group to leaving it."""
@@ -127,8 +138,11 @@ class Archiver:
 
     async def round(self, stream: Stream, batch: Batch) -> None:
         """Plan, write, commit, acknowledge; what others have planned waits for the next round."""
-        pending = batch.take()
-        plan = new_id()
+        taken, plan = batch.take(), new_id()
+        pending = await self._without_old(stream, taken)
+        if not pending:
+            self.idle = True
+            return
         files = _by_file(plan, pending)
         with self.pulse.doing("planning"):
             planned = await self._table.plan(
@@ -156,6 +170,19 @@ class Archiver:
         self.idle = not batch.pending
         self._answered()
 
+    async def _without_old(self, stream: Stream, taken: Sequence[Pending]) -> Sequence[Pending]:
+        """Those that the log has had for so long that the store may have forgotten them are looked for in the files where they would
+        be: whoever was sent back to the beginning doubles nothing."""
+        until = (self._clock.now() - self._settings.remembers / 2) * 1e6
+        old = [each.row for each in taken if each.row.received < until]
+        if not old:
+            return taken
+        with self.pulse.doing("looking for old events in the archive", longer=60.0):
+            await self._journal.catch_up()
+            known = await asyncio.to_thread(known_of, self._place, self._journal.manifest, old)
+        await self._acknowledge(stream, [each for each in taken if each.row.digest in known])
+        return [each for each in taken if each.row.digest not in known]
+
     async def _write(self, plan: str, own: Sequence[Pending]) -> list[File]:
         """Every file of a plan, one after the other, so that only one is in memory."""
         written = []
@@ -168,19 +195,12 @@ class Archiver:
             written.append(file)
         return written
 
-    async def _take_over(self, plans: Iterable[str]) -> None:
+    async def _take_over(self, plans: Collection[str]) -> None:
         """Others hold these events: read what they did meanwhile, and give up those plans whose lease is over."""
         await self._journal.catch_up()
-        standing = {plan.id: plan for plan in await self._table.plans(self.name)}
-        for plan in plans:
-            found = standing.get(plan)
-            if found is None or (found.owner != self._journal.member and 0 < found.leased <= 2 * self._settings.lease):
-                continue  # a lease that lasts longer than any was given by a clock that was set back since
-            try:
-                await self._journal.commit("given up", aborted=[plan])
-                log.warning("%s: %s wrote nothing for too long, its plan %s is given up", self.name, found.owner, plan)
-            except ArchiveOvertaken:
-                continue  # somebody else was faster, or it was done after all
+        for found in await self._table.plans(self.name):
+            if found.id in plans and (found.owner == self._journal.member or lapsed(found, self._settings.lease)):
+                await give_up(self._journal, found)
 
     async def _acknowledge(self, stream: Stream, done: Sequence[Pending]) -> None:
         deliveries: list[Delivery] = [delivery for each in done for delivery in each.deliveries]
@@ -192,8 +212,12 @@ class Archiver:
         except BrokerError as error:
             log.info("%s: %d acknowledgements were lost, these are known: %s", self.name, len(deliveries), error)
 
-    async def forget(self) -> None:
-        """Housekeeping: forget which events were archived so long ago that they do not come again."""
+    async def tidy(self) -> None:
+        """Housekeeping: small files become large ones, what nobody needs is deleted, and what was archived so long ago that it
+        does not come again is forgotten."""
+        if self.begun.is_set():
+            with self.pulse.doing("compacting", longer=60.0):
+                await self._compactor.tidy()
         more = 1
         while more:
             with self.pulse.doing("forgetting old events"):
@@ -201,10 +225,23 @@ class Archiver:
             await asyncio.sleep(0)
 
 
-def put(place: Place, file: File, data: bytes) -> None:
-    """Write a file. One of its name is its own, from a try whose answer was lost: nobody else is told the name."""
-    if not place.put_new(file.name, data) and place.size(file.name) != len(data):
-        raise ArchiveUnavailable(f"{file.name} is there already, and is another file: its plan is made anew")
+def known_of(place: Place, manifest: Manifest, rows: Sequence[Row]) -> set[bytes]:
+    """Which of these events are in a live file, by their digests; looked for where their offsets are."""
+    wanted: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        wanted.setdefault((row.topic, row.day), []).append(row)
+    known: set[bytes] = set()
+    for file in manifest.files.values():
+        for row in wanted.get((file.topic, file.day), ()):
+            first, last, _ = file.partitions.get(row.partition, (1, 0, 0))
+            if first <= row.offset <= last:
+                try:
+                    known.update(digests_in(place, file))
+                except ArchiveDamaged as error:  # it must not keep all others from being archived
+                    log.error("%s. Its events are archived again if they come again", error)
+                alive()
+                break
+    return known & {row.digest for row in rows}
 
 
 def _by_file(plan: str, pending: Sequence[Pending]) -> Mapping[str, Sequence[Row]]:

@@ -14,6 +14,7 @@ from posthouse.history.archive.files import File, digests_in
 from posthouse.history.archive.log import (
     EVERY,
     Entry,
+    Manifest,
     Why,
     current,
     entry_name,
@@ -22,7 +23,7 @@ from posthouse.history.archive.log import (
 )
 from posthouse.history.archive.places import Place, prove
 from posthouse.redaction import redacted
-from posthouse.store import ArchiveTable
+from posthouse.store import ArchivePlan, ArchiveTable
 
 log = logging.getLogger("posthouse.archive")
 
@@ -48,6 +49,8 @@ class Journal:
         self._clock = clock
         self.generation = 0
         """The last entry that was read."""
+        self.manifest = Manifest()
+        """What is live then."""
         self._void: set[str] = set()
         """Plans that were given up, as it read; whatever the store says, which may have gone back in time."""
         self._turn = asyncio.Lock()
@@ -69,6 +72,7 @@ class Journal:
                 "gone from there. Bring the objects back, or name another folder and read the topics again from their beginning"
             )
         await self.catch_up()
+        self.manifest = await current(self._place)
 
     async def catch_up(self) -> None:
         """Take over what others wrote."""
@@ -83,7 +87,8 @@ class Journal:
         plan: str | None = None,
         add: Sequence[File] = (),
         remove: Sequence[str] = (),
-        aborted: Sequence[str] = (),
+        aborted: Sequence[ArchivePlan] = (),
+        deleted: Sequence[str] = (),
         seen: int = 0,
     ) -> Entry:
         """Write the next entry, and have the store follow. What is removed was live after the entry that was `seen`. Raises
@@ -92,31 +97,31 @@ class Journal:
         async with self._turn:
             for generation in range(seen + 1, self.generation + 1) if remove else ():
                 _refuse_replaced(remove, await asyncio.to_thread(read_entry, self._place, generation))
-            return await self._write(why, plan, add, remove, aborted)
-
-    async def _write(
-        self, why: Why, plan: str | None, add: Sequence[File], remove: Sequence[str], aborted: Sequence[str]
-    ) -> Entry:
-        id = new_id()
-        while True:
-            await self._check(plan, aborted)
             entry = Entry(
-                generation=self.generation + 1,
-                id=id,
+                generation=0,
+                id=new_id(),
                 why=why,
                 at=self._clock.now(),
                 by=self.member,
                 add=tuple(add),
                 remove=tuple(remove),
                 done=() if plan is None else (plan,),
-                aborted=tuple(aborted),
+                aborted=tuple(each.id for each in aborted),
+                abandoned=tuple(name for each in aborted for name in each.objects),
+                deleted=tuple(deleted),
             )
+            return await self._write(entry)
+
+    async def _write(self, draft: Entry) -> Entry:
+        while True:
+            await self._check(draft)
+            entry = msgspec.structs.replace(draft, generation=self.generation + 1)
             found = await asyncio.to_thread(self._put, entry)
             await self._follow(found)
-            if found.id == id:
+            if found.id == draft.id:
                 await self._checkpoint()
                 return found
-            _refuse_replaced(remove, found)
+            _refuse_replaced(draft.remove, found)
 
     def _put(self, entry: Entry) -> Entry:
         """The entry of that number, once there is one: ours, or whoever was faster."""
@@ -127,11 +132,14 @@ class Journal:
             raise ArchiveUnavailable(f"{entry_name(entry.generation)} is there, and cannot be read")
         return found
 
-    async def _check(self, plan: str | None, aborted: Sequence[str]) -> None:
+    async def _check(self, draft: Entry) -> None:
         standing = {each.id for each in await self._table.plans(self.name)}
-        if plan is not None and (plan not in standing or plan in self._void):
-            raise ArchiveOvertaken(f"the plan {plan} was given up by another member: {self.member} was silent too long")
-        if gone := [each for each in aborted if each not in standing]:
+        for plan in draft.done:
+            if plan not in standing or plan in self._void:
+                raise ArchiveOvertaken(
+                    f"the plan {plan} was given up by another member: {self.member} was silent too long"
+                )
+        if gone := [each for each in draft.aborted if each not in standing]:
             raise ArchiveOvertaken(f"the plan {gone[0]} is done, or was given up already")
 
     async def _follow(self, entry: Entry) -> None:
@@ -139,6 +147,8 @@ class Journal:
         learned = await asyncio.to_thread(self._digests, entry, unknown) if unknown else {}
         await self._table.follow(self.name, entry.generation, done=entry.done, aborted=entry.aborted, learned=learned)
         self.generation = entry.generation
+        if entry.generation == self.manifest.generation + 1:
+            self.manifest = self.manifest.after(entry)
         self._void.update(entry.aborted)
 
     def _digests(self, entry: Entry, plans: Sequence[str]) -> Mapping[str, Sequence[bytes]]:
@@ -163,7 +173,7 @@ class Journal:
     async def _checkpoint(self) -> None:
         if self.generation % EVERY == 0:
             try:
-                await asyncio.to_thread(write_checkpoint, self._place, await current(self._place))
+                await asyncio.to_thread(write_checkpoint, self._place, self.manifest)
             except ArchiveUnavailable as error:
                 log.info("%s: no checkpoint was written: %s", self.name, error)
 

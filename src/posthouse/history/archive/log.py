@@ -22,12 +22,13 @@ LOG, CHECKPOINTS = "log/", "checkpoint/"
 EVERY = 100
 """Entries from one checkpoint to the next: so many are read at most before a reader knows what is live."""
 
-Why = Literal["written", "compacted", "expired", "given up"]
+Why = Literal["written", "compacted", "expired", "given up", "deleted"]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One change: files that are live from now on, and files that are not any more. `done` are the plans that these came of, `aborted`
-    those that will never be done. `id` tells it from any other of the same number; `at` and `by` are for people."""
+    those that will never be done, and `abandoned` are the objects that may have come of them. `deleted` were not live, and are not there
+    any more. `id` tells it from any other of the same number; `at` and `by` are for people."""
 
     generation: int
     id: str
@@ -38,23 +39,31 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     remove: tuple[str, ...] = ()
     done: tuple[str, ...] = ()
     aborted: tuple[str, ...] = ()
+    abandoned: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is live after an entry of the log."""
+    """What is live after an entry of the log. `gone`: what is not live any more, or never was, and lies there still, since when:
+    whoever began to read before may need it."""
 
     generation: int = 0
     files: Mapping[str, File] = {}
+    gone: Mapping[str, float] = {}
 
     def after(self, entry: Entry) -> Manifest:
         """The same after the next entry."""
-        files = {name: file for name, file in self.files.items() if name not in set(entry.remove)}
-        return Manifest(generation=entry.generation, files=files | {file.name: file for file in entry.add})
+        removed, deleted = set(entry.remove), set(entry.deleted)
+        files = {name: file for name, file in self.files.items() if name not in removed}
+        gone = {name: at for name, at in self.gone.items() if name not in deleted}
+        gone.update(dict.fromkeys((*entry.remove, *entry.abandoned), entry.at))
+        return Manifest(generation=entry.generation, files=files | {file.name: file for file in entry.add}, gone=gone)
 
 
 class _Checkpoint(msgspec.Struct, frozen=True):
     generation: int
     files: tuple[File, ...]
+    gone: Mapping[str, float]
 
 
 def entry_name(generation: int) -> str:
@@ -99,13 +108,13 @@ def _checkpointed(place: Place) -> Manifest:
             said = msgspec.json.decode(place.get(found.name) or b"", type=_Checkpoint)
         except (msgspec.DecodeError, msgspec.ValidationError):
             continue
-        return Manifest(generation=said.generation, files={file.name: file for file in said.files})
+        return Manifest(generation=said.generation, files={file.name: file for file in said.files}, gone=said.gone)
     return Manifest()
 
 
 def write_checkpoint(place: Place, manifest: Manifest) -> None:
     """For readers to begin at; whoever is second finds it there."""
-    data = msgspec.json.encode(_Checkpoint(manifest.generation, tuple(manifest.files.values())))
+    data = msgspec.json.encode(_Checkpoint(manifest.generation, tuple(manifest.files.values()), manifest.gone))
     place.put_new(f"{CHECKPOINTS}{manifest.generation:020d}.json", data)
 
 

@@ -34,8 +34,8 @@ class ArchiveMember(Protocol):
         """Until `stop`; what is in hand then is written first."""
         ...
 
-    async def forget(self) -> None:
-        """Housekeeping in the store."""
+    async def tidy(self) -> None:
+        """One round of housekeeping. May raise ArchiveError."""
         ...
 
 

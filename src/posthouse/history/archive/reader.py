@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +19,7 @@ from posthouse.history.archive.files import File, events_of, groups_of, opened
 from posthouse.history.archive.log import Manifest, read_manifest
 from posthouse.history.archive.places import Place
 from posthouse.history.archive.reading import Archived, Range, Reach
+from posthouse.history.archive.stretches import Stretch, overlapping, streams_of
 
 MOST_STREAMS = 32
 """So many are merged; of more, those of one partition come after those of another."""
@@ -27,15 +28,6 @@ BATCH = 512
 
 Item = tuple[int, Archived]
 """An event and its offset."""
-
-
-class Stretch(NamedTuple):
-    """The rows of one partition in one file."""
-
-    first: int
-    last: int
-    file: File
-    partition: int
 
 
 class Reader:
@@ -118,34 +110,6 @@ def _spans(files: Sequence[File]) -> dict[int, tuple[int, int]]:
             low, high = spans.get(partition, (first, last))
             spans[partition] = (min(low, first), max(high, last))
     return spans
-
-
-def streams_of(manifest: Manifest, wanted: Range) -> list[list[Stretch]]:
-    """The stretches that may have wanted events, of each topic and partition in the order of their offsets."""
-    streams: dict[tuple[str, int], list[Stretch]] = {}
-    for file in manifest.files.values():
-        late = wanted.until is not None and file.first_at >= wanted.until
-        if late or (wanted.since is not None and file.last_at < wanted.since):
-            continue
-        if wanted.topics is not None and file.topic not in wanted.topics:
-            continue
-        for partition, (first, last, _) in file.partitions.items():
-            low, high = (wanted.positions or {}).get((file.topic, partition), (first, last + 1))
-            if last >= low and first < high:
-                streams.setdefault((file.topic, partition), []).append(Stretch(first, last, file, partition))
-    return [sorted(streams[key], key=lambda stretch: stretch[:2]) for key in sorted(streams)]
-
-
-def overlapping(stretches: Sequence[Stretch]) -> Iterator[Sequence[Stretch]]:
-    """Those that have to be read together, so that their rows come in the order of offsets."""
-    together: list[Stretch] = []
-    for stretch in stretches:
-        if together and stretch.first > max(each.last for each in together):
-            yield together
-            together = []
-        together.append(stretch)
-    if together:
-        yield together
 
 
 def _batches(

@@ -21,5 +21,11 @@ class ArchiveSettings(Options):
     """A member that writes nothing for so long is given up: what it had in hand is written by others."""
     look: Seconds = 2.0
     """So often it is looked whether somebody else has written what came here too."""
+    compact_to: Count = 64 * MIB
+    """Files of one class, topic and day are made one of about so many bytes; what is a quarter of that is large enough to be left alone."""
+    compact_from: Count = 8
+    """So many small files there must be of a day; of one that is over, two."""
+    keeps_gone: Seconds = DAY
+    """What is not live any more lies there so much longer, for whoever began to read before."""
     remembers: Seconds = 8 * DAY
     """For so long the store knows which events are archived; what comes later than that is looked for in the files."""

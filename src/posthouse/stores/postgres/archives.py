@@ -132,6 +132,10 @@ class PostgresArchives:
         found: tuple[Any, ...] = (await self._database.run(STATE, archive)).one()
         return ArchiveState(*found)
 
+    async def known(self, archive: str) -> ArchiveState | None:
+        found: Sequence[Any] = await self._database.run(STATE, archive)
+        return ArchiveState(*found[0]) if found else None
+
     async def move(self, archive: str, place: str) -> None:
         async with self._begin() as tx:
             number = (await tx.run(MOVE, archive, place)).scalar()

@@ -123,6 +123,10 @@ class SqliteArchives:
             found: tuple[Any, ...] = tx.run(STATE, (archive,)).one()
         return ArchiveState(*found)
 
+    async def known(self, archive: str) -> ArchiveState | None:
+        found: Sequence[Any] = await self._database.select(STATE, (archive,))
+        return ArchiveState(*found[0]) if found else None
+
     async def move(self, archive: str, place: str) -> None:
         async with self._database.begin() as tx:
             tx.run(MOVE, (archive, place))

@@ -19,7 +19,9 @@ class ArchiveContract(StoreFixtures):
     """What `ArchiveTable` promises."""
 
     async def test_an_archive_is_in_the_place_where_it_was_begun_first(self, store: Store, other: Store) -> None:
+        assert await store.archives.known(NAME) is None
         assert (await store.archives.begin(NAME, "here")).place == "here"
+        assert await other.archives.known(NAME) == await store.archives.begin(NAME, "")
         found = await other.archives.begin(NAME, "there")
         assert (found.place, found.generation) == ("here", 0)
         assert (await store.archives.begin("stock.archive", "there")).place == "there"
