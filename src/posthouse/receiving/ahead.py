@@ -40,8 +40,6 @@ class Ahead:
 
     async def take_in(self, received: Sequence[Delivery], begin: Begin, take: Take) -> None:
         """Read all, have them verified, and take them in, each in its turn. Others have theirs between two parts."""
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._cores, "posthouse-verify")
         loop, waiting = asyncio.get_running_loop(), deque[tuple[Part, asyncio.Future[None]]]()
         for first in range(0, len(received), PART):
             began, part = loop.time(), list[tuple[Delivery, BegunFrame]]()
@@ -50,6 +48,11 @@ class Ahead:
                 if loop.time() - began >= TURN:
                     await asyncio.sleep(0)
                     began = loop.time()
+            if not waiting and not any(begun.is_claim for _, begun in part):
+                take(part)
+                await asyncio.sleep(0)
+                continue
+            self._threads = self._threads or ThreadPoolExecutor(self._cores, "posthouse-verify")
             waiting.append((part, loop.run_in_executor(self._threads, _verify, part)))
             if len(waiting) > self._cores:
                 await _taken(*waiting.popleft(), take)

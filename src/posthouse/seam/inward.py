@@ -45,6 +45,11 @@ class BegunFrame:
         self.took = seam.timing.now() - began
         """Seconds on the way of everybody else, until now."""
 
+    @property
+    def is_claim(self) -> bool:
+        """Whether there is something to verify."""
+        return self._claim is not None
+
     def verify(self) -> None:
         """Do the costly part now. It never raises: what is wrong with a frame belongs to that frame."""
         try:
@@ -57,7 +62,7 @@ class BegunFrame:
         """What is in it, proved. Raises what `open_frame` raises."""
         if self._read is None or self._error is not None:
             raise self._error or AssertionError("a frame is read or refused")
-        return self._seals.prove(*self._read, self._claim)
+        return self._read[1] if self._claim is None else self._seals.prove(*self._read, self._claim)
 
 
 def open_frame(

@@ -165,6 +165,15 @@ async def test_one_that_cannot_be_verified_at_all_is_its_own_trouble(
     ]
 
 
+async def test_where_no_signatures_are_asked_for_no_thread_is_made(bench: Bench, keys: Keys) -> None:
+    seam = keys.signing("grid-1", verify={"*": "off"}).applied(Seam(), bench.clock, "grid")
+    received = signed(bench, seam, range(1, MANY + 1))
+    before = threading.active_count()
+    found = await taken(bench, seam, [msgspec.structs.replace(one, frame=changed(one)) for one in received])
+    assert [inbound.defect for inbound in found] == [""] * MANY
+    assert threading.active_count() == before
+
+
 async def test_a_consumer_that_ends_while_frames_are_verified_hands_none_of_them_on(
     bench: Bench, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
