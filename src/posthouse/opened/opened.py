@@ -74,7 +74,9 @@ class Opened:
         if secrets is not None:
             self.vault = vault = vault_of(secrets, "+".join(one.name for one in services), self.event_type)
             vault.keyring.settle = self._settle_erasures
-            seam = dataclasses.replace(seam, encrypt=vault.encrypt, decrypt=vault.decrypt, conceal=vault.conceal)
+            seam = dataclasses.replace(
+                seam, encrypt=vault.encrypt, decrypt=vault.decrypt, gather=vault.gather, conceal=vault.conceal
+            )
         self.name = ", ".join(service.name for service in services)
         self.runs = False
         """Whether somebody is in a block of `App.running`, and closes everything at its end."""

@@ -78,6 +78,8 @@ class Runner:
         """The events with the data that their producers meant, with no transaction open."""
         if not self.seam.before_handler:
             return events
+        if self.seam.gather is not None and len(events) > 1:
+            await self.seam.gather([one.event for one in events if one.event is not None and one.handler is not None])
         return [
             one
             if one.event is None or one.handler is None

@@ -61,6 +61,8 @@ class Seam(Options):
     verify: Verify | None = None
     fetch: InwardStep | None = None
     decrypt: InwardStep | None = None
+    gather: Callable[[Sequence[Event[bytes]]], Awaitable[None]] | None = None
+    """Told of several events that are about to be opened together, to ask once for what all of them need."""
     conceal: Callable[[Event[bytes]], Event[bytes]] | None = None
     """What may be kept in a history of a fact before it is encrypted; None: all of it."""
     seals: Seals | None = None

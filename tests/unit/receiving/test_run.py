@@ -53,6 +53,25 @@ async def test_a_handler_of_lists_gets_one_for_each_tenant(bench: Bench) -> None
     assert seen == [("t1", [0, 2]), ("t2", [1])]
 
 
+async def test_those_that_are_opened_together_are_told_of_once_before_the_first_is(bench: Bench) -> None:
+    steps: list[object] = []
+
+    async def gather(events: Sequence[Event[bytes]]) -> None:
+        steps.append([event.sequence for event in events])
+
+    async def decrypt(event: Event[bytes]) -> Event[bytes]:
+        steps.append(event.sequence)
+        return event
+
+    executor = bench.executor(handled_by(take_all), seam=Seam(gather=gather, decrypt=decrypt))
+    readings = bench.readings(executor, [1, 2, 3])
+    await executor.runner.opened(readings)
+    assert steps == [[1, 2, 3], 1, 2, 3]
+    steps.clear()
+    await executor.runner.opened(readings[:1])
+    assert steps == [1]
+
+
 async def test_without_events_and_without_a_handler_nothing_is_run(bench: Bench) -> None:
     executor = bench.executor(handled_by(publish_note))
     await run(executor, [])

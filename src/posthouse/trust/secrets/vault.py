@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
@@ -42,6 +43,8 @@ log = logging.getLogger("posthouse.secrets")
 ERASE = "subject erase"
 """The verb in the operators' log, from which tombstones are brought back into a key store that lost them."""
 MOST = 100_000
+CALM = 60.0
+"""Seconds without a missing key after which none is looked for ahead."""
 
 Find = Callable[[str], EventType[object] | None]
 """The type of a subject, if one of the services knows it."""
@@ -59,6 +62,8 @@ class Vault:
         self._find = find
         self._fields: dict[str, Fields | None] = {}
         self._kinds = frozenset(secrets.reads)
+        self._missed = time.monotonic()
+        """When a key was not in memory last."""
         self.keyring = Keyring(name, self._open, most=secrets.most, keep=secrets.keep, lease=secrets.lease)
 
     def _open(self) -> tuple[KeyStore, Master]:
@@ -97,10 +102,31 @@ class Vault:
         try:
             return opened(event, self._key_of(event.tenant, {}), self._kinds)
         except Missing:
-            found = await self._keys_of(
-                event, lambda box: bool(box.version) and (box.kind in self._kinds or "*" in self._kinds)
-            )
+            self._missed = time.monotonic()
+            found = await self._keys_of(event, self._opens)
             return opened(event, self._key_of(event.tenant, found), self._kinds)
+
+    async def gather(self, events: Sequence[Event[bytes]]) -> None:
+        """Ask once for the keys of all of these that are not in memory. While none was missing for a while nobody looks for any."""
+        if time.monotonic() > self._missed + CALM:
+            return
+        wanted: dict[str, set[str]] = {}
+        for event in events:
+            for of in self._unknown_in(event) if holds_boxes(event) else ():
+                wanted.setdefault(event.tenant, set()).add(of)
+        for tenant, subjects in wanted.items():
+            await self.keyring.fetch(tenant, subjects)
+
+    def _unknown_in(self, event: Event[bytes]) -> set[str]:
+        """Whose keys it takes to open an event, but for those that are in memory."""
+        try:
+            subjects = {box.of for _, box in boxes_in(event) if self._opens(box)}
+        except FrameRefused:
+            return set()  # it is refused in its turn
+        return {subject for subject in subjects if self.keyring.known(event.tenant, subject) is None}
+
+    def _opens(self, box: Box) -> bool:
+        return bool(box.version) and (box.kind in self._kinds or "*" in self._kinds)
 
     async def carry(self, event: Event[bytes]) -> Event[bytes]:
         """`decrypt`, for sagas: what they keep and pass on stays encrypted. The key proves that it came this way."""

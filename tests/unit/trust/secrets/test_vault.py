@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from posthouse.events import decode_any
 from posthouse.receiving.editing import check_edit, with_fields
 from posthouse.store import HeldFilter
 from posthouse.trust.secrets import WITHHELD, Secrets
-from posthouse.trust.secrets.keystore import Erasure
+from posthouse.trust.secrets.keystore import Erasure, StoredKey
 from posthouse.watch.status import drained
 from tests.kit.guests import Hotel
 from tests.kit.waiting import eventually
@@ -92,6 +93,34 @@ async def test_a_consumer_whose_key_store_is_away_waits_and_loses_nothing(tmp_pa
         assert await reader.app.store.held.find(HeldFilter()) == []
     keys.close()
     assert [event.data.name for event in reader.heard] == ["Ada"]
+
+
+async def test_the_keys_of_many_are_asked_for_once_and_again_for_whoever_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hotel = Hotel(tmp_path)
+    await hotel.app.open()
+    for number in range(20):
+        await hotel.register(f"g{number}", f"Guest {number}", tenant=f"t{number % 2}")
+    rows = await hotel.app.store.outbox.kept(0, 100)
+    events = [decode_any(row.headers, row.body) for row in rows]
+    vault = hotel.app.opened.vault
+    assert vault is not None
+    store, asked = vault.store, list[tuple[str, int]]()
+    get = store.get
+
+    async def noting(tenant: str, subjects: Collection[str]) -> Mapping[str, StoredKey]:
+        asked.append((tenant, len(subjects)))
+        return await get(tenant, subjects)
+
+    monkeypatch.setattr(store, "get", noting)
+    vault.keyring.forget()
+    await vault.gather(events[:10])
+    await vault.gather(events[:12])
+    assert sorted(asked) == [("t0", 1), ("t0", 5), ("t1", 1), ("t1", 5)]
+    names = [msgspec.json.decode((await vault.decrypt(event)).data)["name"] for event in events[:12]]
+    assert (names, len(asked)) == ([f"Guest {number}" for number in range(12)], 4)
+    await hotel.app.aclose()
 
 
 async def test_nothing_is_said_about_somebody_who_was_erased(tmp_path: Path) -> None:
