@@ -3,7 +3,7 @@
 | when | steps |
 |---|---|
 | a frame is received | limit, verify, decode the envelope, prove its seal |
-| its handler is about to be run, no transaction is open | fetch, decrypt |
+| its handler is about to be run, no transaction is open | gather, where there are several; fetch, decrypt |
 | its handler runs | guard, decode the payload, lift |
 
 The guard stands before the payload is decoded: it may learn the schema that the bytes were written with. A step refuses with

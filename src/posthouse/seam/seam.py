@@ -3,7 +3,7 @@
 | crossing | steps, in their order | where |
 |---|---|---|
 | a fact on its way out | rights, validate, rules, quota, encrypt, claim check, sign, number, seal, row | `outward.py` |
-| a frame on its way in | limit, verify, decode, prove; fetch, decrypt; guard, decode, lift | `inward.py` |
+| a frame on its way in | limit, verify, decode, prove; gather, fetch, decrypt; guard, decode, lift | `inward.py` |
 | a call of a handler | time, deadline | `call`, `handling.py` |
 | the broker's publish and receive | | `publish`, `receive` |
 | a transaction of the store | | `transaction` |
