@@ -21,6 +21,7 @@ from posthouse.history.replay import (
     Planner,
     Run,
     Source,
+    StreamSource,
     put_aside,
     refusals,
     remember_said,
@@ -181,6 +182,8 @@ def _source(service: Service, choice: Choice) -> Source:
         return _outbox(app)
     if choice.source == "log":
         return log
+    if choice.source == "stream":
+        return _streams(app)
     if archive is None:
         raise ConfigurationError(
             f"{service.name} has no archive: say where it is, App(…, archive='s3://bucket/folder') or POSTHOUSE_ARCHIVE"
@@ -199,6 +202,17 @@ def _said_source(service: Service) -> Source:
     if archive is not None:
         return ArchiveSource(archive, log)
     return log if log.is_there else _outbox(app)
+
+
+def _streams(app: App) -> StreamSource:
+    """The events of aggregates, and the topic of each: those that a consumer of theirs may be given without the numbers of a log."""
+    told = {
+        known.name: known.topic
+        for service in app.services
+        for aggregate in service.declared.aggregates.values()
+        for known in aggregate.events
+    }
+    return StreamSource(app.store, told)
 
 
 def _outbox(app: App) -> OutboxSource:

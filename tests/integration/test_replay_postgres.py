@@ -12,10 +12,12 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from posthouse import reprocessing
+from posthouse import App, Event, Payload, Service, Tx, reprocessing
 from posthouse.app import app_of
 from posthouse.history.replay import Choice
+from posthouse.stores.postgres import PostgresStore
 from tests.integration import replay_member
+from tests.kit.servers.roles import Ground
 from tests.kit.waiting import eventually
 
 
@@ -123,3 +125,46 @@ async def test_a_key_that_fails_holds_its_live_events_until_it_is_mended_or_give
 
 async def _is(url: str, release: str, wanted: dict[str, list[int]]) -> bool:
     return await applied(url, release) == wanted
+
+
+async def test_where_tenants_are_kept_apart_each_is_replayed_within_its_own(ground: Ground, tmp_path: Path) -> None:
+    owner = PostgresStore(ground.owner_url)
+    await owner.upgrade()
+    await owner.set_roles(ground.application, ground.runtime)
+    await owner.aclose()
+    store = PostgresStore(ground.application_url, isolation=True, runtime_url=ground.runtime_url, patience=10)
+    shop, seen = Service("shop"), list[tuple[str, int, bool]]()
+    App(shop, store=store, broker=f"embedded:///{tmp_path}/log.db?single_host=true")
+    placed, paid = shop.event("order.placed.v1", key="key")(Placed), shop.event("payment.taken.v1", key="key")(Paid)
+
+    @shop.on(placed)
+    async def bill(event: Event[Placed], tx: Tx) -> Paid:
+        seen.append((event.tenant, event.data.number, tx.replayed))
+        return paid(key=event.data.key)
+
+    async with shop.running():
+        for number in (1, 2, 3):
+            for tenant in ("t1", "t2"):
+                async with shop.transaction(tenant=tenant) as tx:
+                    tx.publish(placed(key="k", number=number))
+        await eventually(lambda: len(seen) == 6)
+        choice = Choice(consumer="shop", tenant="t2", reprocess=True)
+        job = await reprocessing.begin(shop, choice, total=3, rate=0.0, by="ada", why="ticket 7")
+        done = await reprocessing.run(shop, job.id, look=0.1)
+        assert (done.state, done.done) == ("done", 3), done
+        assert seen[6:] == [("t2", 1, True), ("t2", 2, True), ("t2", 3, True)]
+        for tenant in ("t1", "t2"):
+            async with shop.transaction(tenant=tenant) as tx:
+                tx.publish(placed(key="k", number=4))
+        await eventually(lambda: sorted(seen[9:]) == [("t1", 4, False), ("t2", 4, False)])
+        assert (await store.counts()).committed["shop.payment"] == 8
+    await store.aclose()
+
+
+class Placed(Payload):
+    key: str
+    number: int
+
+
+class Paid(Payload):
+    key: str

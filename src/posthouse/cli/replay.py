@@ -58,7 +58,7 @@ def replay(
         From,
         typer.Option(
             "--from",
-            help="Where they are read: the broker's log, the archive and the log, or the outbox of services in the same store.",
+            help="Where they are read: the log; the archive and the log; the outbox, or the streams, of services in the same store.",
         ),
     ] = "log",
     reprocess: Annotated[

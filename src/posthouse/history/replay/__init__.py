@@ -6,7 +6,7 @@ from posthouse.history.replay.putting_aside import put_aside
 from posthouse.history.replay.running import Owner, Run
 from posthouse.history.replay.said import remember_said
 from posthouse.history.replay.selection import refusals
-from posthouse.history.replay.sources import ArchiveSource, LogSource, OutboxSource, Source
+from posthouse.history.replay.sources import ArchiveSource, LogSource, OutboxSource, Source, StreamSource
 
 __all__ = [
     "ArchiveSource",
@@ -20,6 +20,7 @@ __all__ = [
     "Planner",
     "Run",
     "Source",
+    "StreamSource",
     "put_aside",
     "refusals",
     "remember_said",

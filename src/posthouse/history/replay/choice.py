@@ -11,7 +11,7 @@ from posthouse.receiving.inbound import InboundEvent
 from posthouse.store import Scope
 from posthouse.store.inbox import drawn_at
 
-From = Literal["log", "archive", "outbox"]
+From = Literal["log", "archive", "outbox", "stream"]
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
@@ -12,10 +12,12 @@ from posthouse.errors import ConfigurationError
 from posthouse.history.archive import ArchiveReader, Range
 from posthouse.history.log import refusal, stored
 from posthouse.seam.frames import frames_of
-from posthouse.store import SentFilter, Store
+from posthouse.store import OutboxRow, SentFilter, Store
 from posthouse.store.inbox import drawn_at
+from posthouse.store.streams import Stream, StreamEvent
 
 PAGE = 500
+LOOKS = 10
 EARLIER = 300.0
 """Seconds before the range from which on a log is read: it goes by the broker's clock, the range by that of whoever spoke."""
 
@@ -110,3 +112,66 @@ class ArchiveSource:
             async with aclosing(self._log.events(topics, since)) as deliveries:
                 async for delivery in deliveries:
                     yield delivery
+
+
+class StreamSource:
+    """What happened to the aggregates of services in the same store. A fact of a stream has no number of its key there: its version is
+    that, as long as nothing but the aggregate speaks under the key."""
+
+    name = "stream"
+
+    def __init__(self, store: Store, types: Mapping[str, str]) -> None:
+        self._store = store
+        self._types = types
+        self._numbered: set[tuple[str, str, str]] = set()
+
+    def refuse(self) -> None:
+        if not self._types:
+            raise ConfigurationError("no aggregate of a service in this store has such events: replay from the log")
+
+    async def events(self, topics: Sequence[str], since: float | None) -> AsyncGenerator[Delivery, None]:
+        types = [kind for kind, topic in self._types.items() if topic in topics]
+        if left := sorted(set(topics) - {self._types[kind] for kind in types}):
+            raise ConfigurationError(
+                f"{', '.join(left)}: not all of its events are in streams here: replay from the log"
+            )
+        cursor, more = "", bool(types)
+        while more:
+            page = await self._store.streams.read_all(cursor, PAGE, types=types)
+            for one in page.events:
+                topic = self._types[one.type]
+                await self._refuse_other_numbers(topic, one)
+                [frame] = frames_of([_row(topic, one)])
+                yield Delivery(frame=frame, position=one.version, stored_at=drawn_at(one.event_id) / 1000 or math.inf)
+            cursor, more = page.cursor, page.more
+
+    async def _refuse_other_numbers(self, topic: str, one: StreamEvent) -> None:
+        """Unless the last number of the key is the version of its stream: then each has been that of the other. It is looked again
+        while somebody appends."""
+        place = (topic, one.tenant, one.stream)
+        if place in self._numbered:
+            return
+        for _ in range(LOOKS):
+            async with self._store.begin(tenant=one.tenant) as tx:
+                version = await self._store.streams.version(tx, Stream(one.tenant, one.aggregate, one.stream))
+            number, lineage = await self._store.outbox.last_number(topic, one.tenant, one.stream)
+            if (number, lineage) == (version, 1):
+                self._numbered.add(place)
+                return
+        raise ConfigurationError(
+            f"{one.aggregate} {one.stream} of {one.tenant} is at version {version}, and its key in {topic} at number {number} of "
+            f"lineage {lineage}: its versions are not the numbers of its key, so replay from the log"
+        )
+
+
+def _row(topic: str, one: StreamEvent) -> OutboxRow:
+    return OutboxRow(
+        topic=topic,
+        tenant=one.tenant,
+        event_id=one.event_id,
+        body=one.body,
+        headers=one.headers,
+        key=one.stream,
+        sequence=one.version,
+        lineage=1,
+    )
