@@ -52,6 +52,9 @@ def test_the_same_seed_has_the_same_outcome_whether_processes_are_killed_or_not(
     assert calm.adds_up, calm.findings
     assert stormy.adds_up, stormy.findings
     assert stormy.kills >= calm.kills + 5
+    for play in (calm, stormy):
+        assert (play.erased, play.forged, play.readable) == (3, 8, 0), "one guest of each hotelier; one forged payment"
+        assert play.noise > 3
     for name in OUTCOME:
         assert getattr(stormy, name) == getattr(calm, name), name
 

@@ -65,7 +65,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     readable: int
     """Places that still tell who they were."""
     forged: int
-    """How often a forged fact was quarantined: once by each consumer that it was for."""
+    """How often a forged fact was quarantined: once by each consumer of its topic."""
     findings: Sequence[str]
     """What is wrong, in words; the first few of each kind."""
     facts: int

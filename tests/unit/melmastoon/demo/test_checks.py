@@ -28,7 +28,7 @@ class Shelf:
         self.said: dict[str, list[Row]] = {}
         self.applied: dict[str, list[Row]] = {}
 
-    def say(self, subject: str, key: str | None = "bk-1", sequence: int = 1, **data: Any) -> str:
+    def say(self, subject: str, /, key: str | None = "bk-1", sequence: int = 1, **data: Any) -> str:
         service = subject.split(".")[0]
         rows = self.said.setdefault(service, [])
         name, _, version = f"melmastoon.{subject}".rpartition(".v")

@@ -48,8 +48,8 @@ def _said(books: Books, erased: set[Person]) -> tuple[int, list[str]]:
             continue
         for name, value in [*((name, guest[name]) for name in PERSONAL), ("note", fact.data.get("note"))]:
             if isinstance(value, dict) and "$secret" in value:
-                noise += 1
-            elif value:
+                noise += value["$secret"] > 0  # 0: it was said when the guest was erased already
+            elif value not in (None, "", ERASED):
                 plain.append(f"{fact.type} {fact.id} says {name} in plain")
     return noise, plain
 
