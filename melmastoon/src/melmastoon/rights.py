@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import os
 
+from melmastoon.production import is_production
 from posthouse import Rights
 
 GRANTS = "MELMASTOON_GRANTS"
-"""The variable in the environment: with `on` a person replays and edits by somebody else's word alone, as in production."""
+"""The variable in the environment: with `on` a person replays and edits by somebody else's word alone, as always in production."""
 
 GUESTS = (
     *("ai_orchestrator", "analytics", "audit", "bff_tenant_booking", "billing", "housekeeping", "inventory"),
@@ -41,4 +42,4 @@ def rights_of_platform(*, grants: bool) -> Rights:
     )
 
 
-RIGHTS = rights_of_platform(grants=os.environ.get(GRANTS) == "on")
+RIGHTS = rights_of_platform(grants=is_production() or os.environ.get(GRANTS) == "on")

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec.structs import replace
 
+from melmastoon.production import broker_of, is_production, settings_of
 from melmastoon.rights import RIGHTS
 from melmastoon.secrets import secrets_of
 from melmastoon.tenancy import tenant_class
@@ -24,8 +25,9 @@ def service(token: str, *, owner: str) -> Service:
     made = Service(token, namespace=NAMESPACE, owner=owner, envelope="melmastoon")
     App(
         made,
+        broker=broker_of(token, region=HOME) if is_production() else None,
         tenant_class=tenant_class,
-        settings=Settings(region=HOME, residency=HOME),
+        settings=settings_of(token, region=HOME) if is_production() else Settings(region=HOME, residency=HOME),
         rights=RIGHTS,
         secrets=secrets_of(token),
     )
