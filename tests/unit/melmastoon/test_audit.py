@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 import pytest
 
 from melmastoon.audit import audit
-from melmastoon.audit.chain import Entry, first_broken, link, prove
+from melmastoon.audit.chain import Entry, Proof, first_broken, link, prove
 from melmastoon.audit.commands import anchor, append_note
-from melmastoon.audit.merkle import grown, leaf, node, proof, proves, root_of
 from melmastoon.facts.audit import EntryAppended, MerkleAnchored
 from melmastoon.facts.everything import SERVICES, facts_of
 from melmastoon.tables import run, typed
 from posthouse import Reject
 from posthouse.contracts import EventType
 from posthouse.governance.examples import examples
+from posthouse.history.audit.merkle import includes, leaf
 from posthouse.testing import Harness
 from tests.unit.melmastoon.samples import captured, confirmed, held
 
 DAY = 86_400.0
 OTHERS = [fact for fact in facts_of(SERVICES) if fact.subject.service != "audit"]
-HASHES = [f"{number:064x}" for number in range(1, 34)]
+HASH = f"{1:064x}"
+
+
+def _holds(proof: Proof, entry_hash: str) -> bool:
+    reached = leaf(bytes.fromhex(entry_hash))
+    return includes(reached, proof.index, proof.size, proof.path, bytes.fromhex(proof.root))
 
 
 async def _chain(tenant: str = "t1") -> list[tuple[int, str]]:
@@ -185,10 +188,10 @@ async def test_any_entry_of_a_closed_day_can_be_proven_with_its_root_alone() -> 
         [anchored] = await house.published(MerkleAnchored)
         for one in ids:
             async with audit.transaction("t1") as tx:
-                entry_hash, steps, root = await prove(tx, one)
-            assert root == anchored.data.root
-            assert proves(entry_hash, steps, root)
-            assert not proves(HASHES[0], steps, root)
+                proof = await prove(tx, one)
+            assert proof.root == anchored.data.root
+            assert _holds(proof, proof.entry_hash)
+            assert not _holds(proof, HASH)
 
 
 async def test_its_own_facts_never_turn_the_day() -> None:
@@ -204,30 +207,3 @@ async def test_its_own_facts_never_turn_the_day() -> None:
         await house.publish(held())
         await house.settled()
         assert [e.data.entries for e in await house.published(MerkleAnchored)] == [3], "the first fact of another does"
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33])
-def test_a_tree_that_grew_leaf_by_leaf_proves_each_leaf(count: int) -> None:
-    leaves = [leaf(one) for one in HASHES[:count]]
-    peaks: list[str] = []
-    for number, one in enumerate(leaves):
-        peaks = grown(peaks, number, one)
-    root = root_of(peaks)
-    for index in range(count):
-        steps = proof(leaves, index)
-        assert proves(HASHES[index], steps, root)
-        assert len(steps) <= max(1, count - 1).bit_length()
-        assert not proves(HASHES[(index + 1) % 33], steps, root)
-
-
-def test_a_tree_of_three_is_two_beside_one() -> None:
-    one, two, three = (leaf(text) for text in HASHES[:3])
-    peaks = grown(grown(grown([], 0, one), 1, two), 2, three)
-    assert root_of(peaks) == node(node(one, two), three)
-    assert node(one, two) != node(two, one)
-
-
-def test_leaves_and_nodes_are_hashed_apart_as_rfc_9162_says() -> None:
-    one, two = bytes.fromhex(HASHES[0]), bytes.fromhex(HASHES[1])
-    assert leaf(HASHES[0]) == hashlib.sha256(b"\x00" + one).hexdigest()
-    assert node(HASHES[0], HASHES[1]) == hashlib.sha256(b"\x01" + one + two).hexdigest()

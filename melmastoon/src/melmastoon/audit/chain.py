@@ -8,10 +8,10 @@ from datetime import date
 
 import msgspec
 
-from melmastoon.audit.merkle import Step, grown, leaf, proof, root_of
 from melmastoon.facts.audit import EntryAppended, MerkleAnchored
 from melmastoon.tables import run, typed
 from posthouse import Reject, Tx
+from posthouse.history.audit.merkle import folded, full_of, grown, inclusion, leaf, leaves
 
 FIRST_SIGHT = """INSERT INTO audit_head (tenant, position, hash, day, day_begins, peaks, root)
     VALUES (?, 0, '', '', 1, '', '') ON CONFLICT DO NOTHING"""
@@ -65,7 +65,8 @@ async def append(tx: Tx, entries: Sequence[Entry], *, turns_the_day: bool = True
     for entry in entries:
         head.position += 1
         head.hash = link(head.hash, head.position, head.day, entry)
-        head.peaks = " ".join(grown(head.peaks.split(), head.position - head.day_begins, leaf(head.hash)))
+        new = leaf(bytes.fromhex(head.hash))
+        head.peaks = _text(grown(_peaks(head.peaks), head.position - head.day_begins, new))
         values = (head.position, entry.entry_id, entry.about, head.day, entry.said_at, entry.digest, head.hash)
         await run(tx, APPEND, tx.tenant, *values)
         if entry.announced:
@@ -99,8 +100,18 @@ async def first_broken(tx: Tx) -> int | None:
     return None if (head.position, head.hash) == (last, before) else last + 1
 
 
-async def prove(tx: Tx, entry_id: str) -> tuple[str, list[Step], str]:
-    """The hash of an entry, the way from it to the root of its day, and that root."""
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """That an entry is the `index`-th of the `size` of its day: its neighbours on the way to the root, as in RFC 6962."""
+
+    entry_hash: str
+    index: int
+    size: int
+    path: list[bytes]
+    root: str
+
+
+async def prove(tx: Tx, entry_id: str) -> Proof:
+    """The proof of an entry whose day is closed."""
     found = typed(await run(tx, FIND, tx.tenant, entry_id), tuple[int, str, str])
     if not found:
         raise Reject(f"{entry_id} is not in the chain of this tenant")
@@ -109,8 +120,9 @@ async def prove(tx: Tx, entry_id: str) -> tuple[str, list[Step], str]:
     if not anchored:
         raise Reject(f"{day} is not closed yet: its entries can be proven once it is")
     hashes = typed(await run(tx, HASHES_OF_DAY, tx.tenant, day), tuple[int, str])
-    steps = proof([leaf(one) for _, one in hashes], position - hashes[0][0])
-    return hash, steps, anchored[0][0]
+    index, of_day = position - hashes[0][0], leaves(bytes.fromhex(one) for _, one in hashes)
+    path = inclusion(index, len(of_day), full_of(of_day))
+    return Proof(entry_hash=hash, index=index, size=len(of_day), path=path, root=anchored[0][0])
 
 
 def link(before: str, position: int, day: str, entry: Entry) -> str:
@@ -134,7 +146,7 @@ async def _close_day(tx: Tx, head: Head) -> list[MerkleAnchored]:
     entries = _open_entries(head)
     if not entries:
         return []
-    root = root_of(head.peaks.split())
+    root = folded(_peaks(head.peaks)).hex()
     await run(tx, ANCHOR, tx.tenant, head.day, head.day_begins, entries, root)
     said = MerkleAnchored(
         anchor_id=head.day,
@@ -146,6 +158,14 @@ async def _close_day(tx: Tx, head: Head) -> list[MerkleAnchored]:
     )
     head.day_begins, head.peaks, head.root = head.position + 1, "", root
     return [said]
+
+
+def _peaks(text: str) -> list[bytes]:
+    return [bytes.fromhex(peak) for peak in text.split()]
+
+
+def _text(peaks: Sequence[bytes]) -> str:
+    return " ".join(peak.hex() for peak in peaks)
 
 
 def _open_entries(head: Head) -> int:

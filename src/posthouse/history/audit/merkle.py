@@ -63,6 +63,21 @@ def folded(peaks: Sequence[bytes]) -> bytes:
     return root
 
 
+def grown(peaks: Sequence[bytes], count: int, leaf: bytes) -> list[bytes]:
+    """The peaks of a tree of `count` leaves after one more leaf: for whoever keeps nothing else of it."""
+    after = [*peaks, leaf]
+    while count & 1:
+        right = after.pop()
+        after.append(node(after.pop(), right))
+        count >>= 1
+    return after
+
+
+def full_of(leaves: Sequence[bytes]) -> FullTree:
+    """The full trees over leaves that are in memory."""
+    return lambda height, index: root_of_full(leaves[index << height : (index + 1) << height])
+
+
 def root(size: int, full: FullTree) -> bytes:
     """That of the first `size` leaves."""
     return _root(0, size, full)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 import pytest
 
 from posthouse.history.audit.merkle import (
     EMPTY,
-    FullTree,
     consistency,
     extends,
     folded,
+    full_of,
+    grown,
     includes,
     inclusion,
     leaf,
     leaves,
     peaks_of,
     root,
-    root_of_full,
 )
 from tests.kit.oracles.tlog import TlogOracle
 
@@ -36,11 +35,6 @@ ROOTS = [
     "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328",
 ]
 ENTRIES = [bytes.fromhex(text) for text in INPUTS]
-
-
-def full_of(hashes: Sequence[bytes]) -> FullTree:
-    """The full trees over leaves in memory."""
-    return lambda height, index: root_of_full(hashes[index << height : (index + 1) << height])
 
 
 def test_roots_are_those_of_the_vectors() -> None:
@@ -74,6 +68,13 @@ def test_every_proof_holds_and_for_nothing_else(size: int) -> None:
             assert not extends(earlier, before, size, top, path[:-1])
             assert not extends(earlier, before, size, top, [*path, EMPTY])
             assert not extends(earlier + 1, before, size, top, path)
+
+
+def test_a_tree_grows_from_its_peaks_alone() -> None:
+    peaks: list[bytes] = []
+    for count, one in enumerate(leaves(ENTRIES)):
+        peaks = grown(peaks, count, one)
+        assert folded(peaks).hex() == ROOTS[count]
 
 
 def test_what_is_not_in_a_tree_cannot_be_proven() -> None:
