@@ -33,6 +33,7 @@ PosthouseError
 ├── AuditError                the audit log cannot go on
 │   ├── AuditUnavailable      the place that it is kept in is away: trying again may help
 │   └── AuditDamaged          what it would go on from is not what was signed: `posthouse audit verify` names it
+├── ContractsUnavailable      the place where contracts are published is away, or lacks what an event names: it waits
 ├── SecretsUnavailable        the keys of secret fields are out of reach: trying again helps once they are back
 ├── DeskError                 an operator's verb that does not fit; the message says which does
 │   ├── DoneAlready           this very act was done before: nothing was done again
@@ -236,6 +237,11 @@ class AuditUnavailable(AuditError):
 
 class AuditDamaged(AuditError):
     """What the audit log would go on from is not what was signed; nothing was signed on top of it."""
+
+
+class ContractsUnavailable(PosthouseError):
+    """Whether an event's schema is one of its version cannot be told now; an event that waits for it is not lost, and no run of it
+    is counted."""
 
 
 class SecretsUnavailable(PosthouseError):

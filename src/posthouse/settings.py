@@ -31,8 +31,11 @@ class Settings(Options):
     keep what the broker's URL says."""
     held_retention: Seconds | None = 365 * DAY
     """For so long after its last change a held event that somebody gave up is kept; None: for ever. All others stay."""
+    contracts: str = ""
+    """Where releases publish their contracts (`posthouse catalog bundle --to`), as https://contracts.example/shop, s3://bucket/shop or
+    file:///srv/contracts: asked when an event names a schema that is not known here. Empty: nobody is asked."""
     archive_rows: str = ""
-    """The folder, as in file:///var/posthouse/rows, into which rows of the inbox and given-up events are written before they are
+    """The folder or bucket, as in file:///var/posthouse/rows or s3://bucket/rows, into which rows of the inbox and given-up events are written before they are
     deleted; as long as that fails they stay. Empty: they are only deleted."""
     saga_retention: Seconds = 90 * DAY
     """For so long a saga that ended is kept, with its history. Then its tombstone is left: who it was, and how it ended."""

@@ -43,6 +43,7 @@ class Uses(StrEnum):
     facts = "facts"
     edits = "edits"
     audit = "audit"
+    contracts = "contracts"
 
 
 @app.callback()
@@ -57,7 +58,8 @@ def new(
     topic: Annotated[list[str], typer.Option(help="On these topics; * stands for anything. Can be repeated.")] = ["*"],  # noqa: B006
     tenant: Annotated[list[str], typer.Option(help="For these tenants. Can be repeated.")] = ["*"],  # noqa: B006
     use: Annotated[
-        Uses, typer.Option(help="For facts, for edits of held events, or for checkpoints of the audit log.")
+        Uses,
+        typer.Option(help="For facts, for edits of held events, for checkpoints of the audit log, or for contracts."),
     ] = Uses.facts,
     since: Annotated[
         str | None, typer.Option(metavar="MOMENT", help="Sign with it from then on. Default: at once.")

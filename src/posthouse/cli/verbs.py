@@ -36,7 +36,7 @@ VERBS: Mapping[str, str] = {
     "projection": "Read models: how fresh they are, and how they are made anew.",
     "timers": "List pending timers, soonest first, or cancel one.",
     "topics": "Show the topics of one or several services, with their events and consumers.",
-    "catalog": "Show what services declare, freeze it into files, compare the two, and export it.",
+    "catalog": "Show what services declare, freeze it into files, compare the two, bundle and export it.",
     "schema": "Compare schemas, and learn whom a change would break.",
     "contract": "Check what producers send against what consumers expect.",
     "check": "Look for anti-patterns in what services declare and in their code. Nothing is opened or changed.",

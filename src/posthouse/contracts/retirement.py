@@ -12,6 +12,8 @@ from posthouse.events.limits import UNREADABLE
 
 RETIRED = "retired.json"
 QUIET_DAYS = 7
+DUAL_DAYS = 14
+"""So long both versions are published, so that readers have time to move."""
 DAY = 86_400.0
 
 
@@ -36,9 +38,23 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None
 
 
+class Dual(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a version was published beside a newer one: from `since`, when that was first published (None: it never was), to
+    `until`, when the old one was last; in seconds since 1970."""
+
+    newer: str
+    since: float | None
+    until: float
+
+    @property
+    def days(self) -> float:
+        return 0.0 if self.since is None else max(0.0, self.until - self.since) / DAY
+
+
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about the use of one subject. `beside` are the services whose code still publishes it beside a newer
-    version; `unasked` the consumers of its topic that were not asked; `held` how many events of it a consumer holds."""
+    version; `unasked` the consumers of its topic that were not asked; `held` how many events of it a consumer holds; `dual` how long it was published beside its
+    successor, None where it has none or was never published."""
 
     subject: str
     uses: Sequence[Use] = ()
@@ -46,10 +62,12 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     beside: Sequence[str] = ()
     unasked: Sequence[str] = ()
     held: Mapping[str, int] = {}
+    dual: Dual | None = None
 
 
-def obstacles(evidence: Evidence, now: float) -> list[str]:
-    """Why a subject may not be retired yet, one sentence each; empty when seven days were quiet."""
+def obstacles(evidence: Evidence, now: float, *, early: bool = False) -> list[str]:
+    """Why a subject may not be retired yet, one sentence each; empty when seven days were quiet and, unless it is `early`, both
+    versions were published for two weeks."""
     quiet_since = now - QUIET_DAYS * DAY
     subject = evidence.subject
     problems = [f"{name} still publishes it beside a newer version: remove its downcast" for name in evidence.beside]
@@ -69,6 +87,8 @@ def obstacles(evidence: Evidence, now: float) -> list[str]:
         f"{name} holds {number:,} of its events: apply or skip them, see `posthouse held list TARGET`"
         for name, number in sorted(evidence.held.items())
     ]
+    if evidence.dual is not None and evidence.dual.days < DUAL_DAYS and not early:
+        problems.append(_too_short(evidence.dual))
     return [f"{subject}: {problem}" for problem in problems]
 
 
@@ -102,6 +122,14 @@ def ago(seconds: float) -> str:
 
 def day_of(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
+
+
+def _too_short(dual: Dual) -> str:
+    if dual.since is None:
+        found = f"{dual.newer} was never published beside it"
+    else:
+        found = f"it was published beside {dual.newer} for {dual.days:.0f} days, from {day_of(dual.since)} on"
+    return f"{found}: readers have {DUAL_DAYS} days to move, so publish both for so long, or say --early with --why"
 
 
 def _unwatched(watch: Watch, now: float) -> str:

@@ -9,7 +9,7 @@ from datetime import date
 import msgspec
 
 from posthouse.app import app_of, apps_of
-from posthouse.contracts.retirement import Evidence, Use, Watch
+from posthouse.contracts.retirement import Dual, Evidence, Use, Watch
 from posthouse.governance.document import Document, TopicEntry
 from posthouse.governance.listing import catalogue_of
 from posthouse.service import Service
@@ -62,6 +62,7 @@ async def evidence_of(
         beside=[service.name for service in services if subject in service.declared.published_beside],
         unasked=[name for name in readers if name.partition(".")[0] not in names and name not in unseen],
         held=await _held(subject, services),
+        dual=_dual(subject, services, [use for usage in seen.values() for use in usage if use.role == "published"]),
     )
 
 
@@ -88,6 +89,23 @@ def _line(
         deprecated=None if entry is None else entry.deprecated,
         retired=retired,
     )
+
+
+def _dual(subject: str, services: Sequence[Service], published: Sequence[VersionUse]) -> Dual | None:
+    """By what relays have noted. The version that counts is the next one."""
+    fact, number = _by_version(subject)
+    newer = sorted(
+        (version, other)
+        for other in {entry.subject for entry in catalogue_of(services).events} | {use.subject for use in published}
+        for name, version in [_by_version(other)]
+        if name == fact and version > number
+    )
+    until = max((use.last_at for use in published if use.subject == subject), default=None)
+    if not newer or until is None:
+        return None
+    successor = newer[0][1]
+    since = min((use.first_at for use in published if use.subject == successor), default=None)
+    return Dual(newer=successor, since=since, until=until)
 
 
 def _since(usage: Sequence[VersionUse], service: str) -> float | None:

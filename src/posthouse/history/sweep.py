@@ -1,4 +1,4 @@
-"""Sweep: rows that nobody needs any more leave the store, written into a folder before where one was named.
+"""Sweep: rows that nobody needs any more leave the store, written into a folder or a bucket before where one was named.
 
 Read, written, deleted, in this order and in batches: whoever dies in between begins with the same rows again, and writes the
 same file under the same name. While the folder takes nothing, rows stay.
@@ -6,6 +6,7 @@ same file under the same name. While the folder takes nothing, rows stay.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import hashlib
 import math
@@ -14,7 +15,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from posthouse.history.folder import Folder
+from posthouse.errors import ArchiveUnavailable, AuditUnavailable
+from posthouse.history.audit.place import Place
 from posthouse.store import CoreStore
 
 PURGE_BATCH = 5_000
@@ -30,7 +32,7 @@ class Sweep:
     store: CoreStore
     inbox_retention: float
     held_retention: float | None = None
-    folder: Folder | None = None
+    folder: Place | None = None
 
     async def inbox(self) -> tuple[int, bool]:
         """One batch of what was applied longest ago: how many left, and whether there may be more. ArchiveUnavailable: none did."""
@@ -61,4 +63,11 @@ class Sweep:
         assert self.folder is not None
         data = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
         day = f"{datetime.fromtimestamp(first, UTC):%Y/%m/%d}"
-        await self.folder.put(f"{what}/{day}/{hashlib.sha256(data).hexdigest()[:32]}.jsonl", data)
+        name = f"{what}/{day}/{hashlib.sha256(data).hexdigest()[:32]}.jsonl"
+        try:
+            await asyncio.to_thread(self.folder.put, name, data)
+        except AuditUnavailable as error:
+            why = str(error).removeprefix(f"the audit log in {self.folder.name}: ")
+            raise ArchiveUnavailable(
+                f"{name} cannot be written in {self.folder.name}: {why}: make room, or give the right to write there"
+            ) from error

@@ -20,6 +20,7 @@ from posthouse.opened.sagas import Sagas
 from posthouse.outage import Outages
 from posthouse.processes import Projections, Scheduler, Timers
 from posthouse.receiving import Consumer, Executor, Handler, Retrier, dead_letter_topic
+from posthouse.receiving.executor import ask_nobody
 from posthouse.receiving.readers import is_ordered, topics_of
 from posthouse.runtime import Runtime
 from posthouse.seam import EnvelopeBuilder, SchemaGuard, Seam, VersionUsage
@@ -31,6 +32,7 @@ from posthouse.store import RelaySource, Store
 from posthouse.store.timers import Append
 
 if TYPE_CHECKING:  # what it needs is an extra, and only who uses it pays for its import
+    from posthouse.published import Published
     from posthouse.trust.secrets.vault import Vault
 
 
@@ -47,6 +49,7 @@ class Building:
     vault: Vault | None
     builders: Mapping[str, EnvelopeBuilder]
     guards: Mapping[str, SchemaGuard]
+    published: Published | None
     outages: Outages
     version_usage: VersionUsage
     sagas: Sagas
@@ -172,6 +175,7 @@ class Building:
             limit=self.settings.limit + METADATA_LIMIT,
             version_usage=self.version_usage,
             guard=self.guards[service],
+            learn=ask_nobody if self.published is None else self.published.learn,
             seam=seam,
             calls=self.settings.calls_at_once,
             foreign=partial(declared.is_foreign, group),

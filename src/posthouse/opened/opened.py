@@ -29,7 +29,7 @@ from posthouse.opened.ports import Ports
 from posthouse.opened.refusing import beyond, clashes, problems_here, reading_problems
 from posthouse.opened.retaining import ages_of
 from posthouse.opened.sagas import Sagas
-from posthouse.opened.writing import builder_of, guard_of, vault_of
+from posthouse.opened.writing import builder_of, guard_of, published_of, vault_of
 from posthouse.outage import Outages, Waiting
 from posthouse.processes import Projections
 from posthouse.processes.projection import Wiring
@@ -97,7 +97,9 @@ class Opened:
         self.builders = {
             service.name: builder_of(service, clock, settings, seam, lambda: ports.broker.sheet) for service in services
         }
-        self.guards = {service.name: guard_of(service, clock) for service in services}
+        fetches = bool(settings.contracts)
+        self.guards = {service.name: guard_of(service, clock, fetches=fetches) for service in services}
+        self.published = published_of(settings, clock, seam, self.guards.values())
         self.sagas = Sagas(services, ports, clock, settings)
         """What the store keeps of them, and who runs them."""
         self.building = Building(
@@ -110,6 +112,7 @@ class Opened:
             vault=self.vault,
             builders=self.builders,
             guards=self.guards,
+            published=self.published,
             outages=self.outages,
             version_usage=self.version_usage,
             sagas=self.sagas,

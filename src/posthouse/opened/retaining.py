@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from posthouse.contracts.retention import CLASSES
-from posthouse.history.folder import folder_at
+from posthouse.history.audit.place import open_place
 from posthouse.history.sweep import Sweep
 from posthouse.service import Service
 from posthouse.settings import Settings
@@ -29,5 +29,5 @@ def longest_log(settings: Settings) -> float:
 
 def sweep_of(store: CoreStore, settings: Settings) -> Sweep:
     """What lets go of rows. ConfigurationError where they are to go to a place that cannot be."""
-    folder = folder_at(settings.archive_rows) if settings.archive_rows else None
+    folder = open_place(settings.archive_rows) if settings.archive_rows else None
     return Sweep(store, settings.inbox_retention, settings.held_retention, folder)

@@ -21,12 +21,13 @@ import contextlib
 import dataclasses
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
 
 from posthouse.clock import Clock
 from posthouse.errors import (
     CommitUnknown,
+    ContractsUnavailable,
     RetryNow,
     SecretsUnavailable,
     StoreCollision,
@@ -46,6 +47,7 @@ from posthouse.receiving.run import Runner, by_tenant
 from posthouse.receiving.settle import Settler
 from posthouse.seam import EnvelopeBuilder, SchemaGuard, Seam, VersionUsage
 from posthouse.seam.current import Current, during, handling
+from posthouse.seam.schema_guard import SchemaUnknown
 from posthouse.seam.spans import UNSEEN, Span
 from posthouse.store import HeldEvent, Store
 
@@ -59,6 +61,14 @@ OUTCOMES: Mapping[type[Outcome], str] = {Again: "retry", Dead: "dead", Quarantin
 
 CALLS = 16
 """How many calls to the outside one consumer makes at once, unless the settings say otherwise."""
+
+Learn = Callable[[SchemaUnknown, float], Awaitable[None]]
+"""Has a guard know a schema, or know that there is none, after an event has waited for so many seconds; ContractsUnavailable while that
+cannot be told."""
+
+
+async def ask_nobody(unknown: SchemaUnknown, waited: float) -> None:
+    unknown.guard.asked(unknown.place, unknown.content_hash)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +99,8 @@ class Executor:
     """How many calls to the outside are made at once."""
     replays: Callable[[], bool] = lambda: False
     """Whether what it runs was run before by others, and is read anew."""
+    learn: Learn = ask_nobody
+    """Asks where contracts are published for a schema that is not known here."""
     due: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     """Set when a held event has become due, so that nobody has to look for it."""
 
@@ -231,7 +243,13 @@ class Executor:
             raise
         except SecretsUnavailable as error:
             span.says("retry", error)
-            await self.settler.wait_for_keys(inbound, error)
+            await self.settler.wait_for(inbound, error)
+            self.due.set()
+            return True
+        except SchemaUnknown as error:
+            span.says("retry", error)
+            if await self._learned(inbound, error):
+                return await self._run_alone(inbound, attempts, here, span)
             self.due.set()
             return True
         except Exception as error:
@@ -249,6 +267,16 @@ class Executor:
             await self.settler.settle(inbound, error, outcome, attempts)
             self.due.set()
             return True
+
+    async def _learned(self, inbound: InboundEvent, unknown: SchemaUnknown) -> bool:
+        """Whether it can be told now what its schema is, with no transaction open; False: it waits."""
+        waited = 0.0 if inbound.held is None else inbound.held.last_at - inbound.held.first_at
+        try:
+            await self.learn(unknown, waited)
+        except ContractsUnavailable as error:
+            await self.settler.wait_for(inbound, error)
+            return False
+        return True
 
     def _handling(self, inbound: InboundEvent, attempt: int) -> Current:
         event, handler = inbound.event, inbound.handler

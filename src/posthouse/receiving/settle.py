@@ -9,7 +9,14 @@ from collections.abc import Sequence
 import msgspec
 
 from posthouse.clock import Clock
-from posthouse.errors import FrameRefused, RetryNow, SecretsUnavailable, TransactionClosed, ValueRefused
+from posthouse.errors import (
+    ContractsUnavailable,
+    FrameRefused,
+    RetryNow,
+    SecretsUnavailable,
+    TransactionClosed,
+    ValueRefused,
+)
 from posthouse.pulse import alive
 from posthouse.receiving.claim import Claimer, Hold
 from posthouse.receiving.fingerprint import CRASH, NO_HANDLER
@@ -119,8 +126,8 @@ class Settler:
                 )
                 await holder.put(tx, again)
 
-    async def wait_for_keys(self, inbound: InboundEvent, error: SecretsUnavailable) -> None:
-        """Hold an event that nobody can read at the moment, without counting a run, until its keys may be there again."""
+    async def wait_for(self, inbound: InboundEvent, error: SecretsUnavailable | ContractsUnavailable) -> None:
+        """Hold an event that nobody can read at the moment, without counting a run, until its keys, or its schema, may be there."""
         held, claimer, reason = inbound.held, self.claimer, words_here(error)
         log.warning("%s: %s %s waits: %s", claimer.consumer, _type(inbound), inbound.entry.event_id, reason)
         async with claimer.store.begin() as tx:

@@ -24,6 +24,14 @@ ENCODINGS: Mapping[SchemaFormat, frozenset[str]] = {
 Sight = tuple[str, str | None, str | None]
 
 
+class SchemaUnknown(ContractError):
+    """The schema that an event names is not known here, and may be known where contracts are published."""
+
+    def __init__(self, guard: SchemaGuard, place: str, content_hash: str) -> None:
+        self.guard, self.place, self.content_hash = guard, place, content_hash
+        super().__init__(f"its schema {content_hash} of {place} is not known here")
+
+
 class SchemaGuard:
     """Remembers what was looked at and found fine; that costs one look into a set.
 
@@ -32,9 +40,20 @@ class SchemaGuard:
     before the events that carry them, so an unknown hash may be known by now.
     """
 
-    def __init__(self, read: Callable[[], Lock] | None = None, now: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self,
+        read: Callable[[], Lock] | None = None,
+        now: Callable[[], float] = lambda: 0.0,
+        *,
+        fetches: bool = False,
+    ) -> None:
+        """`fetches`: somebody fetches what others have published, and is told by SchemaUnknown what is missing."""
         self._read = read
         self._now = now
+        self._fetches = fetches
+        self._published: Mapping[str, Locked] = {}
+        self._asked: dict[tuple[str, str], float] = {}
+        """Hashes for which the published contracts were asked, and when."""
         self._seen: set[Sight] = set()
         self._frozen: Mapping[str, Locked] = {}
         self._looked_at: float | None = None
@@ -47,6 +66,21 @@ class SchemaGuard:
             if len(self._seen) >= MAX_SEEN:
                 self._seen.clear()
             self._seen.add(sight)
+
+    def learn(self, lock: Lock) -> None:
+        """What others have published, beside the frozen schemas that lie here."""
+        self._published = {path.rpartition(".")[0]: locked for path, locked in lock.schemas.items()}
+
+    def knows(self, place: str, content_hash: str) -> bool | None:
+        """Whether the published contracts have a hash; None where they say nothing of its place."""
+        locked = self._published.get(place)
+        return None if locked is None else _has(locked, content_hash)
+
+    def asked(self, place: str, content_hash: str) -> None:
+        """They were asked for it just now, and said what they know: for a while nobody need ask again."""
+        if len(self._asked) >= MAX_SEEN:
+            self._asked.clear()
+        self._asked[place, content_hash] = self._now()
 
     def _look(self, event_type: EventType[object], event: Event[bytes]) -> None:
         _refuse_other_encoding(event_type, event.content_type)
@@ -66,6 +100,14 @@ class SchemaGuard:
         if locked is not None and not _has(locked, content_hash) and self._is_time_to_look():
             self._look_into_lock()
             locked = self._locked(event_type, place)
+        if locked is None or not _has(locked, content_hash):
+            published = self._published.get(place)
+            if published is not None and published.subject == event_type.name and _has(published, content_hash):
+                locked = published
+            elif self._fetches and self._is_to_be_asked(place, content_hash):
+                raise SchemaUnknown(self, place, content_hash)
+            elif locked is None:
+                locked = published if published is not None and published.subject == event_type.name else None
         if locked is None:
             return
         if not _has(locked, content_hash):
@@ -80,6 +122,10 @@ class SchemaGuard:
             self._look_into_lock()
         found = self._frozen.get(place)
         return found if found is not None and found.subject == event_type.name else None
+
+    def _is_to_be_asked(self, place: str, content_hash: str) -> bool:
+        at = self._asked.get((place, content_hash))
+        return at is None or self._now() - at >= LOOK_AGAIN
 
     def _is_time_to_look(self) -> bool:
         return self._looked_at is not None and self._now() - self._looked_at >= LOOK_AGAIN

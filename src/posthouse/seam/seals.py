@@ -94,3 +94,7 @@ class Seals(Protocol):
         """A held event that an operator edited, or lets run out of its turn, with a seal of his, good in this place alone. EventError
         where there is no key for that."""
         ...
+
+    def refuses_release(self, key: str, material: bytes, signature: bytes) -> str:
+        """Why a signature of published contracts is not to be believed; empty when it is."""
+        ...

@@ -151,3 +151,51 @@ def test_what_rights_leave_open_is_shown_as_open(project: Project, monkeypatch: 
     assert "whoever declares it" in shown
     assert "whoever reads it" in shown
     assert "## Who may what" in project.run("catalog", "export", "markdown", "shop").stdout
+
+
+def test_a_bundle_is_the_same_each_time_and_is_published_once(project: Project) -> None:
+    assert project.run("catalog", "freeze", "shop").exit_code == 0
+    place = project.folder / "published"
+    first = project.json("catalog", "bundle", "--out", "one.json", "--to", f"file://{place}")
+    again = project.json("catalog", "bundle", "--out", "two.json", "--to", f"file://{place}")
+    assert isinstance(first, dict)
+    assert isinstance(again, dict)
+    assert (first["changed"], again["changed"]) == (True, False)
+    assert first["bundle"] == again["bundle"]
+    assert (project.folder / "one.json").read_bytes() == (project.folder / "two.json").read_bytes()
+    assert (place / f"{first['bundle']}.json").read_bytes() == (project.folder / "one.json").read_bytes()
+    assert first["schemas"] == 1
+    assert sorted(file.name for file in place.iterdir() if not file.name.startswith(".")) == sorted(
+        ["latest.json", f"{first['bundle']}.json"]
+    )
+
+
+def test_a_bundle_is_signed_by_a_key_for_contracts_and_by_no_other(project: Project) -> None:
+    assert project.run("catalog", "freeze", "shop").exit_code == 0
+    for id, use in (("mine", "contracts"), ("facts", "facts")):
+        made = project.run("keys", "new", id, "--use", use, "--source", "/shop", "--private", "private.keys")
+        assert made.exit_code == 0, made.output
+    to = (
+        "catalog",
+        "bundle",
+        "--to",
+        f"file://{project.folder}/published",
+        "--private",
+        "private.keys",
+        "--keys",
+        "keys.toml",
+    )
+    wrong = project.run(*to, "--key", "facts")
+    assert (wrong.exit_code, "signs facts, and no contracts" in wrong.stderr) == (2, True)
+    unknown = project.run(*to, "--key", "nobodys")
+    assert (unknown.exit_code, "is not in keys.toml" in unknown.stderr.replace("\n", "")) == (2, True)
+    signed = project.run(*to, "--key", "mine")
+    assert signed.exit_code == 0, signed.output
+    assert "signed by mine" in signed.stdout
+    pointer = json.loads((project.folder / "published" / "latest.json").read_text())
+    assert (pointer["key"], len(pointer["signature"])) == ("mine", 88)
+
+
+def test_without_frozen_files_there_is_nothing_to_bundle(project: Project) -> None:
+    result = project.run("catalog", "bundle")
+    assert (result.exit_code, "run `posthouse catalog freeze" in result.stderr) == (2, True)

@@ -165,6 +165,43 @@ def test_a_quiet_version_is_retired_with_its_day_and_cannot_be_declared_any_more
     assert f"{V1} was retired on {today} and cannot be published any more" in after.stderr
 
 
+def published(subject: str, first_days_ago: float, last_days_ago: float) -> VersionUse:
+    now = time.time()
+    return VersionUse("published", "orders", subject, now - first_days_ago * DAY, now - last_days_ago * DAY)
+
+
+def test_readers_have_two_weeks_and_the_operators_log_keeps_who_cut_over(project: Project) -> None:
+    watched(project, published(V1, 100, 8), published("shop.orders.order.placed.v2", 18, 1))
+    result = project.run("schema", "retire", V1, *ALL)
+    assert result.exit_code == 1
+    assert "it was published beside shop.orders.order.placed.v2 for 10 days" in result.stderr
+    assert project.run("schema", "retire", V1, *ALL, "--early").exit_code == 2, "it says why"
+    done = project.run("schema", "retire", V1, *ALL, "--early", "--by", "ann", "--why", "nobody else reads it")
+    assert done.exit_code == 0, done.stderr
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    (act,) = _acts(project)
+    assert (act["verb"], act["by"], act["why"], act["target"], act["outcome"]) == (
+        "schema retire",
+        "ann",
+        "nobody else reads it",
+        V1,
+        "done",
+    )
+    assert act["changed"] == {"retired": [None, day], "days beside the next": [None, 10.0]}
+
+
+def test_a_version_that_was_published_beside_the_next_for_two_weeks_goes_without_more_words(project: Project) -> None:
+    watched(project, published(V1, 100, 8), published("shop.orders.order.placed.v2", 30, 1))
+    assert project.run("schema", "retire", V1, *ALL).exit_code == 0
+    assert [act["target"] for act in _acts(project)] == [V1]
+
+
+def _acts(project: Project) -> list[dict[str, object]]:
+    """A retired version is not declared any more before anything else is asked."""
+    (project.folder / "event-schemas" / RETIRED).unlink()
+    return cast("list[dict[str, object]]", project.json("actions", "shop:orders"))
+
+
 def test_retiring_again_says_the_day_it_was_retired(project: Project) -> None:
     watched(project)
     text = SHOP[: SHOP.index("@orders.event")] + SHOP[SHOP.index('@orders.event("order.placed.v2"') :]

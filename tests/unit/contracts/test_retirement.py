@@ -8,6 +8,7 @@ import pytest
 
 from posthouse.contracts.retirement import (
     DAY,
+    Dual,
     Evidence,
     Use,
     Watch,
@@ -58,6 +59,23 @@ def test_every_obstacle_is_told_at_once() -> None:
         "mail.welcome reads its topic and was not asked: name its service too, or vouch for it with --unseen mail.welcome",
         "billing holds 1,200 of its events: apply or skip them, see `posthouse held list TARGET`",
     ]
+
+
+@pytest.mark.parametrize(("days", "may"), [(14, True), (13.9, False), (0, False)])
+def test_both_versions_are_published_for_two_weeks_unless_it_is_said_that_it_is_early(days: float, may: bool) -> None:
+    dual = Dual(newer="shop.orders.order.placed.v2", since=NOW - (days + 8) * DAY, until=NOW - 8 * DAY)
+    found = obstacles(Evidence(subject=SUBJECT, watched=LONG, dual=dual), NOW)
+    assert (found == []) is may
+    assert obstacles(Evidence(subject=SUBJECT, watched=LONG, dual=dual), NOW, early=True) == []
+    if not may:
+        assert "it was published beside shop.orders.order.placed.v2 for" in found[0]
+        assert "14 days to move" in found[0]
+
+
+def test_a_version_whose_successor_was_never_published_beside_it_may_not_go() -> None:
+    dual = Dual(newer="shop.orders.order.placed.v2", since=None, until=NOW - 8 * DAY)
+    (found,) = obstacles(Evidence(subject=SUBJECT, watched=LONG, dual=dual), NOW)
+    assert "shop.orders.order.placed.v2 was never published beside it" in found
 
 
 def test_the_list_of_retired_versions_is_read_as_it_was_written() -> None:

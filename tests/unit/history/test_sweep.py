@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
 import pytest_asyncio
 
 from posthouse.clock import ManualClock
-from posthouse.errors import ArchiveUnavailable, ConfigurationError
-from posthouse.history.folder import Folder, LocalFolder, folder_at
+from posthouse.errors import ArchiveUnavailable
+from posthouse.history.audit.place import Place
+from posthouse.history.audit.places.folder import Folder
 from posthouse.history.sweep import Sweep
 from posthouse.store import HeldEvent, HeldFilter, Store
 from posthouse.store.retention import SeenRow
@@ -31,13 +32,15 @@ class Died(Exception):
 class Dying:
     """A folder whose process dies at a step: before it has written, or after."""
 
-    def __init__(self, folder: LocalFolder, step: str) -> None:
+    name = "dying"
+
+    def __init__(self, folder: Folder, step: str) -> None:
         self.folder, self.step = folder, step
 
-    async def put(self, name: str, data: bytes) -> bool:
+    def put(self, path: str, data: bytes) -> bool:
         if self.step == "before":
             raise Died
-        await self.folder.put(name, data)
+        self.folder.put(path, data)
         raise Died
 
 
@@ -89,9 +92,9 @@ async def test_wherever_somebody_dies_each_row_is_in_the_folder_once_and_gone_fr
     store = SqliteStore(":memory:", clock=clock)
     await store.upgrade()
     await with_old_rows(clock, store)
-    local = LocalFolder(tmp_path)
+    local = Folder(tmp_path)
     if step in ("before", "after"):
-        folder: Folder = Dying(local, step)
+        folder = cast("Place", Dying(local, step))
         dying = Sweep(store, 30 * DAY, 30 * DAY, folder)
     else:
         dying = Sweep(DyingStore(store, step), 30 * DAY, 30 * DAY, local)  # type: ignore[arg-type]  # two of its tables
@@ -122,7 +125,7 @@ async def test_what_the_folder_does_not_take_stays_and_leaves_when_it_does(tmp_p
     await with_old_rows(clock, store)
     place = tmp_path / "rows"
     place.write_text("a file is no folder")
-    sweep = Sweep(store, 30 * DAY, 30 * DAY, LocalFolder(place))
+    sweep = Sweep(store, 30 * DAY, 30 * DAY, Folder(place))
     with pytest.raises(ArchiveUnavailable, match="make room, or give the right"):
         await sweep.inbox()
     with pytest.raises(ArchiveUnavailable):
@@ -145,29 +148,8 @@ async def test_without_a_folder_rows_are_only_deleted_and_given_up_ones_stay_whe
     assert await Sweep(store, -1.0, -1.0).held() == (1, False)
 
 
-async def test_a_file_is_written_once_whole_and_for_its_owner_alone(tmp_path: Path) -> None:
-    folder = LocalFolder(tmp_path / "deep")
-    assert await folder.put("a/b.jsonl", b"first") is True
-    assert await folder.put("a/b.jsonl", b"second") is False
-    written = tmp_path / "deep" / "a" / "b.jsonl"
-    assert written.read_bytes() == b"first"
-    assert os.listdir(written.parent) == ["b.jsonl"]
-    assert written.stat().st_mode & 0o077 == 0
-
-
 async def test_a_file_is_called_by_what_is_in_it(tmp_path: Path, store: Store) -> None:
     await claim(store, entry(None))
-    await Sweep(store, -1.0, None, LocalFolder(tmp_path)).inbox()
+    await Sweep(store, -1.0, None, Folder(tmp_path)).inbox()
     (file,) = files(tmp_path, "inbox")
     assert file.stem == hashlib.sha256(file.read_bytes()).hexdigest()[:32]
-
-
-def test_a_folder_is_named_by_a_url_of_this_machine() -> None:
-    assert folder_at("file:///var/posthouse/rows%20kept").path == Path("/var/posthouse/rows kept")
-    for wrong, words in (
-        ("var/rows", "Write file:///var/posthouse/rows"),
-        ("fil:///rows", "Did you mean 'file'"),
-        ("file://elsewhere/rows", "names no folder of this machine"),
-    ):
-        with pytest.raises(ConfigurationError, match=words):
-            folder_at(wrong)

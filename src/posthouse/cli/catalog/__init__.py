@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from posthouse.cli.catalog.bundling import bundle
 from posthouse.cli.catalog.exporting import export
 from posthouse.cli.catalog.freezing import check, freeze
 from posthouse.cli.catalog.showing import show
@@ -24,8 +25,8 @@ class _ShowsByDefault(TyperGroup):
 app = typer.Typer(
     cls=_ShowsByDefault,
     no_args_is_help=True,
-    help="Show what services declare, freeze it into files, compare the two, and export it.",
+    help="Show what services declare, freeze it into files, compare the two, bundle and export it.",
 )
 
-for verb in (show, freeze, check, export):
+for verb in (show, freeze, check, bundle, export):
     app.command()(verb)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from posthouse.app import app_of
 from posthouse.cli.catalog.freezing import Directory
 from posthouse.cli.group import CHECK_FAILED
 from posthouse.cli.opening import opened
-from posthouse.cli.options import AsJson
+from posthouse.cli.options import AsJson, By, Why
 from posthouse.cli.output import complain, print_json, say
 from posthouse.cli.target import Targets, load_all
 from posthouse.clock import day_of
@@ -26,6 +27,7 @@ from posthouse.governance.cutover import evidence_of
 from posthouse.governance.folder import read_folder, write_folder
 from posthouse.governance.listing import catalogue_of
 from posthouse.service import Service
+from posthouse.store import Action
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="The full subject, as in shop.orders.order.placed.v1.")]
 Unseen = Annotated[
@@ -34,6 +36,9 @@ Unseen = Annotated[
         "--unseen", metavar="CONSUMER", help="You vouch for this consumer, which cannot be asked; repeatable."
     ),
 ]
+Early = Annotated[
+    bool, typer.Option("--early", help="Though both versions were not published for two weeks; say why, with --why.")
+]
 
 
 def retire(
@@ -41,35 +46,65 @@ def retire(
     targets: Targets,
     folder: Directory = Path(FOLDER),
     unseen: Unseen = None,
+    early: Early = False,
+    by: By = "",
+    why: Why = "",
     as_json: AsJson = False,
 ) -> None:
-    """Retire a version that nobody has published or applied for seven days; its owner cannot declare it afterwards.
+    """Retire a version that nobody has published or applied for seven days, and that was published beside the next one for two
+    weeks; its owner cannot declare it afterwards.
 
     Name the service that owns it and those that read its topic. Ends with code 1, and says who still uses it, when it is
-    too early.
+    too early. The operators' log of its owner keeps who said so.
     """
     services = load_all(targets)
     bundle, retired = read_folder(folder), retired_in(folder)
     _refuse_unknown(subject, services, bundle)
     problems: list[str] = []
     if subject not in retired:
-        problems, day = asyncio.run(_look(subject, services, bundle, unseen or ()))
-        if not problems:
-            retired = {**retired, subject: day}
-            write_folder(folder, {RETIRED: retired_file(retired)})
+        if early and not why.strip():
+            raise ConfigurationError("--early shortens the time that readers have to move: say why, with --why")
+        action = Action(verb="schema retire", by=by, why=why, target=subject)
+        problems, retired = asyncio.run(_cut_over(services, folder, bundle, unseen or (), action, early=early))
     _report(subject, folder, problems, retired.get(subject), as_json)
     if problems:
         raise typer.Exit(CHECK_FAILED)
 
 
-async def _look(
-    subject: str, services: Sequence[Service], bundle: Bundle, unseen: Collection[str]
-) -> tuple[list[str], date]:
-    """Why it is too early, and today's date."""
+async def _cut_over(
+    services: Sequence[Service],
+    folder: Path,
+    bundle: Bundle,
+    unseen: Collection[str],
+    action: Action,
+    *,
+    early: bool,
+) -> tuple[list[str], Mapping[str, date]]:
+    """Why it is too early; or else the list with today's date, written while the operators' log says who does it."""
+    subject, retired = action.target, retired_in(folder)
     async with opened(services):
         evidence = await evidence_of(subject, services, bundle.topics, unseen)
         now = app_of(services[0]).clock.now()
-        return obstacles(evidence, now), day_of(now)
+        if problems := obstacles(evidence, now, early=early):
+            return problems, retired
+        owner = _owner(subject, services, bundle)
+        days = None if evidence.dual is None else round(evidence.dual.days, 1)
+        noted = msgspec.structs.replace(action, service=owner.name)
+        async with app_of(owner).actions.doing(noted) as act:
+            retired = {**retired, subject: day_of(now)}
+            write_folder(folder, {RETIRED: retired_file(retired)})
+            act.changed = {"retired": (None, f"{day_of(now):%Y-%m-%d}"), "days beside the next": (None, days)}
+    return [], retired
+
+
+def _owner(subject: str, services: Sequence[Service], bundle: Bundle) -> Service:
+    """The service that says it, or said it."""
+    for service in services:
+        if any(known.name == subject for known in service.declared.own_events):
+            return service
+    places = (path for path, locked in bundle.lock.schemas.items() if locked.subject == subject)
+    name = next(places).partition("/")[0]
+    return next(service for service in services if service.name == name)
 
 
 def _refuse_unknown(subject: str, services: Sequence[Service], bundle: Bundle) -> None:

@@ -95,6 +95,8 @@ def _unfit(key: Key, arrival: Arrival, event: Event[bytes]) -> str:
         return f"key {key.id!r} does not sign for {event.source!r:.80} on this topic, for this tenant"
     if key.use == "audit":
         return f"key {key.id!r} signs checkpoints of the audit log, and no fact"
+    if key.use == "contracts":
+        return f"key {key.id!r} signs contracts, and no fact"
     if key.use == "edits" and arrival.held is None:
         return f"key {key.id!r} signs edits of held events, and no fact on its way"
     return key.refuses(arrival.at)

@@ -56,6 +56,11 @@ class Keyring:
             self._look()
         return self._keys
 
+    @property
+    def now(self) -> float:
+        """In seconds since 1970."""
+        return self._clock.now()
+
     def get(self, id: str) -> Key | None:
         """One of them. For an id that is not known the file is looked at at once, which costs a stat and no more: a producer may have
         begun with the next key a moment ago."""

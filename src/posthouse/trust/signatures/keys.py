@@ -18,7 +18,7 @@ import msgspec
 from posthouse.errors import ConfigurationError, did_you_mean
 
 State = Literal["next", "active", "retired", "revoked"]
-Use = Literal["facts", "edits", "audit"]
+Use = Literal["facts", "edits", "audit", "contracts"]
 
 DLQ = ".dlq"
 """Topics of dead letters carry what was signed for the topic that they are named after."""

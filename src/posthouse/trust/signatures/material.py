@@ -19,6 +19,8 @@ from posthouse.seam.seals import SEAL
 
 KIND = "https://cloudevents.io/verifiability/dsse/v0.1"
 """The payload type that says all of this."""
+CONTRACTS = "application/vnd.posthouse.contracts"
+"""The payload type of what a release publishes, so that its signature is none of a fact."""
 NAME = SEAL
 """The extension that carries it."""
 CORE = ("id", "source", "specversion", "type", "datacontenttype", "dataschema", "subject", "time")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from cryptography.exceptions import InvalidSignature
+
 from posthouse.errors import EventError, FrameRefused
 from posthouse.events import Event
 from posthouse.seam.counting import Counting
@@ -13,6 +15,7 @@ from posthouse.trust.signatures.covering import EDITED_BY, HELD_AS, TOPIC, held_
 from posthouse.trust.signatures.drafts import FactDraft
 from posthouse.trust.signatures.keyring import Keyring
 from posthouse.trust.signatures.keys import DLQ
+from posthouse.trust.signatures.material import CONTRACTS, pae
 from posthouse.trust.signatures.modes import Modes
 
 log = logging.getLogger("posthouse.signatures")
@@ -87,6 +90,20 @@ class Sealing:
         self._count(refused, mode)
         if mode == "require":
             raise refused
+
+    def refuses_release(self, key: str, material: bytes, signature: bytes) -> str:
+        found = self._keyring.get(key)
+        if not key or found is None:
+            return f"its key {key!r:.80} is not known" if key else "it is not signed, and signatures are on here"
+        if found.use != "contracts":
+            return f"key {key!r} signs {found.use}, and no contracts: `posthouse keys new --use contracts` makes one"
+        if (why := found.refuses(self._keyring.now)) or found.since > self._keyring.now:
+            return why or f"key {key!r} is not in use yet"
+        try:
+            self._keyring.public(key).verify(signature, pae(CONTRACTS, material))
+        except InvalidSignature:
+            return f"its signature is not by the key {key!r}"
+        return ""
 
     def _count(self, refused: FrameRefused, mode: str) -> None:
         self._counting.counter("signatures_refused_total", self._service, refused.reason, mode).value += 1
