@@ -30,9 +30,9 @@ from posthouse.contracts.boxes import (
     replaced,
     stand_in,
 )
-from posthouse.contracts.payload import JSON
 from posthouse.errors import ContractError, FrameRefused, RuleBroken
 from posthouse.events import Event
+from posthouse.events.codecs.attributes import is_json
 from posthouse.seam.outward import FIRST_ID
 from posthouse.trust.secrets.fields import Fields, Secret
 
@@ -73,8 +73,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 def holds_boxes(event: Event[bytes]) -> bool:
-    """Whether there may be something secret in an event."""
-    return MARK in event.data and (event.content_type or JSON).partition(";")[0].endswith("json")
+    """Whether there may be something secret in an event: in JSON alone, as it is known and was looked at when it came in."""
+    return MARK in event.data and is_json(event.content_type)
 
 
 # On the way out.
