@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from posthouse.errors import FrameRefused
 from posthouse.events import Event
 from posthouse.seam.seals import Arrival
-from posthouse.trust.signatures.covering import bare, check_cover, check_place
+from posthouse.trust.signatures.covering import as_signed, check_cover, check_place
 from posthouse.trust.signatures.keyring import Keyring
 from posthouse.trust.signatures.keys import Key
 from posthouse.trust.signatures.material import KIND, NAME, BadMaterial, Sealed, material_in, opened, pae
@@ -86,7 +86,7 @@ class FactClaim:
                 check_place(self._event.extensions, self._arrival.held)
         except BadMaterial as error:
             raise FrameRefused(f"forged: {error}", "forged") from error
-        return msgspec.structs.replace(self._event, extensions=bare(self._event.extensions))
+        return msgspec.structs.replace(self._event, extensions=as_signed(self._event.extensions))
 
 
 def _unfit(key: Key, arrival: Arrival, event: Event[bytes]) -> str:

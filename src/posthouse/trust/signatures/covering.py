@@ -13,10 +13,10 @@ from posthouse.events.envelope import Scalar
 from posthouse.seam.seals import Place
 from posthouse.trust.signatures.material import CORE, NAME, BadMaterial, Material, digest_of
 
-EXACT_TIME, TOPIC, EDITED_BY, HELD_AS = "exacttime", "signedtopic", "editedby", "heldas"
+EXACT_TIME, TOPIC, EDITED_BY, HELD_AS, NO_TEXTS = "exacttime", "signedtopic", "editedby", "heldas", "signedscalars"
 """Extensions beside the material: the core digest cuts the time to seconds, and has no topic at all; who edited it while it was held,
-and as what it was held."""
-OURS = frozenset((NAME, EXACT_TIME, TOPIC, EDITED_BY, HELD_AS))
+and as what it was held; and which extensions are integers and booleans, of which a digest knows the text alone."""
+OURS = frozenset((NAME, EXACT_TIME, TOPIC, EDITED_BY, HELD_AS, NO_TEXTS))
 
 UNSIGNED = frozenset((NAME, "traceparent", "tracestate", "outboxid"))
 """What may change on the way without harm: nothing is decided by it."""
@@ -39,6 +39,30 @@ def names_in(attributes: Attributes) -> list[str]:
 def bare(extensions: Attributes) -> dict[str, Scalar]:
     """The extensions without the marks of a signature."""
     return {name: value for name, value in extensions.items() if name not in OURS}
+
+
+def typed_as(extensions: Attributes) -> Attributes:
+    """The mark that says which extensions are no texts; nothing where all are."""
+    names = sorted(name for name, value in extensions.items() if not isinstance(value, str))
+    return {NO_TEXTS: " ".join(names)} if names else {}
+
+
+def as_signed(extensions: Attributes) -> dict[str, Scalar]:
+    """The extensions without the marks, each of the type that was signed: on its way an integer may have become its text, or the
+    other way round, and a text is true whatever it says."""
+    said = bare(extensions)
+    names = frozenset(str(extensions.get(NO_TEXTS, "")).split())
+    if not names and all(isinstance(value, str) for value in said.values()):
+        return said
+    return {name: _typed(value, name in names) for name, value in said.items()}
+
+
+def _typed(value: Scalar, scalar: bool) -> Scalar:
+    """A value as it was signed, of whose text there is a proof."""
+    text = value if isinstance(value, str) else str(value).lower()
+    if not scalar:
+        return text
+    return text == "true" if text in ("true", "false") else int(text)
 
 
 def check_cover(signed: Material, event: Event[bytes], topic: str) -> None:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from posthouse.events import Event
 from posthouse.events.codecs.attributes import sequence_text
 from posthouse.events.envelope import Scalar
-from posthouse.trust.signatures.covering import EXACT_TIME, attributes_in, bare, names_in
+from posthouse.trust.signatures.covering import EXACT_TIME, attributes_in, bare, names_in, typed_as
 from posthouse.trust.signatures.keys import Key
 from posthouse.trust.signatures.material import (
     KIND,
@@ -38,7 +38,8 @@ class FactDraft:
     __slots__ = ("_core", "_digests", "_fact", "_key", "_private", "event")
 
     def __init__(self, key: Key, private: Ed25519PrivateKey, marks: Mapping[str, Scalar], fact: Event[bytes]) -> None:
-        extensions: dict[str, Scalar] = {**bare(fact.extensions), **marks}
+        said = bare(fact.extensions)
+        extensions: dict[str, Scalar] = {**said, **typed_as(said), **marks}
         if fact.time:
             extensions[EXACT_TIME] = fact.time
         event = msgspec.structs.replace(fact, sequence=None, lineage=1, extensions=extensions)

@@ -14,6 +14,7 @@ from posthouse.broker import Delivery, Frame
 from posthouse.clock import ManualClock
 from posthouse.errors import DecodeError, EventError, FrameRefused
 from posthouse.events import CODECS, Actor, Codec, Event, Metadata, Producer
+from posthouse.events.envelope import Scalar
 from posthouse.seam import Seam
 from posthouse.seam.inward import open_frame
 from posthouse.seam.outward import numbered
@@ -90,10 +91,14 @@ class Shop:
         """What is in a frame, whoever wrote it."""
         return self.codec.decode(frame.headers, frame.body)
 
+    def rewritten_as(self, frame: Frame, event: Event[bytes]) -> Frame:
+        """An event in our format."""
+        encoded = self.codec.encode(event)
+        return msgspec.structs.replace(frame, headers=encoded.headers, body=encoded.body)
+
     def rewritten(self, frame: Frame, **fields: Any) -> Frame:
         """A frame of ours with other fields, its seal and all else as they were."""
-        encoded = self.codec.encode(msgspec.structs.replace(self.open(frame), **fields))
-        return msgspec.structs.replace(frame, headers=encoded.headers, body=encoded.body)
+        return self.rewritten_as(frame, msgspec.structs.replace(self.open(frame), **fields))
 
 
 @pytest.fixture
@@ -105,6 +110,46 @@ def shop(tmp_path: Path, codec: Codec) -> Shop:
 def test_what_was_signed_comes_through_as_it_was_said(shop: Shop, event: Event[bytes]) -> None:
     read = shop.read(shop.frame(event))
     assert read == true(event, sequence=7 if event.key else None)
+
+
+TYPED: Mapping[str, Scalar] = {"flag": False, "yes": True, "count": -3, "zero": 0, "text": "5", "word": "true"}
+
+
+@pytest.mark.parametrize("wire", ["structured", "binary", "melmastoon"])
+@pytest.mark.parametrize("first", ["structured", "binary", "melmastoon"])
+@pytest.mark.parametrize(
+    "turned", [{"flag": "false"}, {"count": "-3", "yes": "true"}, {"text": 5}, {"word": True, "zero": "0"}], ids=str
+)
+def test_an_extension_has_the_type_that_was_signed_whatever_it_became_on_its_way(
+    shop: Shop, first: str, wire: str, turned: dict[str, Scalar]
+) -> None:
+    """A text is true whatever it says: a flag that was false must not become one."""
+    shop.codec = CODECS[first]
+    frame = shop.frame(msgspec.structs.replace(FULL, extensions=dict(TYPED)))
+    came = shop.open(frame)
+    shop.codec = CODECS[wire]
+    read = shop.read(shop.rewritten_as(frame, msgspec.structs.replace(came, extensions={**came.extensions, **turned})))
+    assert read.extensions == TYPED
+    assert {name: type(value) for name, value in read.extensions.items()} == {n: type(v) for n, v in TYPED.items()}
+
+
+def test_a_header_that_names_what_is_no_text_is_not_needed_and_not_believed(shop: Shop) -> None:
+    shop.codec = CODECS["binary"]
+    frame = shop.frame(msgspec.structs.replace(FULL, extensions=dict(TYPED)))
+    for headers in (
+        {name: value for name, value in frame.headers.items() if name != "posthouse-scalars"},
+        {**frame.headers, "posthouse-scalars": "text word"},
+    ):
+        assert shop.read(msgspec.structs.replace(frame, headers=headers)).extensions == TYPED
+
+
+@pytest.mark.parametrize(
+    "change", [{"flag": True}, {"count": 3}, {"text": "05"}, {"word": 1}, {"signedscalars": "text"}], ids=str
+)
+def test_another_value_of_an_extension_is_forged_whatever_its_type(shop: Shop, change: dict[str, Scalar]) -> None:
+    frame = shop.frame(msgspec.structs.replace(FULL, extensions=dict(TYPED)))
+    came = shop.open(frame)
+    shop.refuses(shop.rewritten(frame, extensions={**came.extensions, **change}))
 
 
 def test_a_fact_that_is_written_in_another_format_is_the_same_fact(shop: Shop) -> None:
