@@ -294,6 +294,12 @@ class Opened:
         return {} if self._runtime is None or self._runtime.audit is None else self._runtime.audit.overdue()
 
     @property
+    def archived_events(self) -> int | None:
+        """How many are in the archive because of this process; None where it has none to write."""
+        archive = None if self._runtime is None else self._runtime.archive
+        return None if archive is None else archive.written
+
+    @property
     def idle(self) -> bool:
         """Whether none of its loops runs here, nor is about to: it may publish all the same."""
         return self._runtime is None and not self.runs and not self.outages.waiting(self.outages.store)

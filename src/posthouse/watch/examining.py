@@ -23,6 +23,7 @@ from posthouse.store.sagas import NOT_OVER
 from posthouse.survey import Surveyed
 from posthouse.topology import Scope, plan
 from posthouse.trust.secrets import Secrets
+from posthouse.watch.archive import archive_checks
 from posthouse.watch.order import order_checks
 from posthouse.watch.permissions import permission_checks
 from posthouse.watch.retention import retention_checks
@@ -154,6 +155,7 @@ async def _broker_checks(app: App) -> Sequence[Check]:
         *await permission_checks(app),
         *surveyed,
         *await retention_checks(app),
+        *await archive_checks(app),
         *await _trace_checks(app),
         *(check for service in app.services for check in order_checks(service)),
     ]

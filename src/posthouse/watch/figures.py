@@ -136,6 +136,14 @@ def server_figures(figures: Figures, owners: Owners, gauges: Gauges) -> None:
         figures.add("store_connections_limit", found.limit, owners.app)
 
 
+def archive_figures(figures: Figures, owners: Owners, archived: Mapping[str, Progress]) -> None:
+    """How far the archive is behind the log."""
+    figures.add("archive_waiting", sum(one.pending for one in archived.values()), owners.app)
+    ages = [one.oldest for one in archived.values() if one.oldest is not None]
+    if len(ages) == len(archived):
+        figures.add("archive_oldest_seconds", max(ages, default=0.0), owners.app)
+
+
 def way_figures(figures: Figures, owners: Owners, ways: Mapping[Line, Way]) -> None:
     for (group, topic), way in ways.items():
         if way.events is not None:

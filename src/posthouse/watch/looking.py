@@ -36,6 +36,8 @@ class Looking:
         self.adopted: Collection[tuple[str, str]] = ()
         """The schedules that a process keeps, or kept, by service and name."""
         self.progress: Mapping[Line, Progress] | None = None
+        self.archived: Mapping[str, Progress] | None = None
+        """How far the archive is in each topic; None where there is none."""
         self.before: Sums | None = None
         self.between: Mapping[Line, Progress] | None = None
         self.after: Sums | None = None
@@ -49,7 +51,7 @@ class Looking:
 
     async def begin(self) -> None:
         """A new look: what the one before found is forgotten, and the store is asked what it has sent and accounted for."""
-        self.gauges = self.workers = self.progress = None
+        self.gauges = self.workers = self.progress = self.archived = None
         self.before = await self._told("store", self._begun)
 
     async def ask_broker(self) -> None:
@@ -89,6 +91,8 @@ class Looking:
         found = await asyncio.gather(
             *(self.app.broker.progress(group, topics) for group, topics in topology.groups.items())
         )  # together: the time for all of them is that of the slowest
+        for group, topics in (self.app.opened.building.archived or {}).items():
+            self.archived = await self.app.broker.progress(group, topics)
         return {
             (group, topic): one
             for group, topics in zip(topology.groups, found, strict=True)

@@ -62,6 +62,8 @@ def _standing(app: App) -> list[Sample]:
         place = {"service": consumer.service, "consumer": consumer.name}
         found.append(Sample("in_hand", place, consumer.in_hand))
         found.append(Sample("in_hand_limit", place, consumer.in_flight))
+    if (written := opened.archived_events) is not None:
+        found.append(Sample("archive_events_total", {"service": opened.name}, written))
     for step, seconds in opened.audit_overdue.items():
         found.append(Sample("audit_overdue_seconds", {"service": opened.name, "step": step}, seconds))
     for server, number in opened.outages.reconnects.items():

@@ -100,6 +100,8 @@ class Standing:
         of.process_figures(figures, owners, gauges, unadopted)
         of.server_figures(figures, owners, gauges)
         of.way_figures(figures, owners, ways)
+        if looking.archived is not None:
+            of.archive_figures(figures, owners, looking.archived)
         of.worker_figures(figures, app, owners, gauges, workers, ways, unadopted=bool(unadopted))
         for service in app.services:
             for projection in service.declared.projections.values():

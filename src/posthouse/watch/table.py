@@ -170,6 +170,20 @@ _STORE = (
         "least so long where the process that says it saw it at the broker only, and absent where nobody knows.",
     ),
     _store(
+        "archive_waiting",
+        "gauge",
+        "events",
+        ("service",),
+        "Events that the broker has and the archive has not.",
+    ),
+    _store(
+        "archive_oldest_seconds",
+        "gauge",
+        "seconds",
+        ("service",),
+        "How long the oldest event that is not archived has been at the broker; absent where the broker cannot tell.",
+    ),
+    _store(
         "consumer_unaccounted",
         "gauge",
         "events",
@@ -437,6 +451,13 @@ _PROCESS = (
         ("service", "reason", "mode"),
         "Facts whose signature did not hold or was not there, where signatures are required, or only warned of.",
         words={"reason": ("forged", "unsigned"), "mode": ("require", "warn")},
+    ),
+    _process(
+        "archive_events_total",
+        "counter",
+        "events",
+        ("service",),
+        "Events that are in the archive because of this process.",
     ),
     _process(
         "audit_overdue_seconds",

@@ -44,6 +44,7 @@ class Thresholds(Options):
     timers_seconds: SomeSeconds = 60.0
     schedule_seconds: SomeSeconds = 300.0
     projection_seconds: SomeSeconds = 60.0
+    archive_seconds: SomeSeconds = 900.0
     audit_seconds: SomeSeconds = 3_600.0
     connections_share: Chance = 0.8
     leases_taken_over: Number = 20

@@ -141,6 +141,21 @@ def in_time(ask: Promql, over: Thresholds) -> Sequence[Alert]:
             quiet=Case([given("schedule_overdue_seconds", lasting(over.schedule_seconds))]),
         ),
         Alert(
+            name="archive_stands_still",
+            ask=ask,
+            expr=f"{ask.worst('archive_oldest_seconds', 'service')} > {over.archive_seconds:g}",
+            hold=300,
+            severity="ticket",
+            page="archive",
+            by=("service",),
+            summary="The archive of {{ $labels.service }} stands still",
+            description="An event of {{ $labels.service }} has waited {{ $value | humanizeDuration }} to be archived. Nothing is lost as long as "
+            "the log keeps it; then it is.",
+            when=f"an event has waited more than {over.archive_seconds:g} s to be archived",
+            fires=Case([given("archive_oldest_seconds", lasting(over.archive_seconds + 1))]),
+            quiet=Case([given("archive_oldest_seconds", lasting(over.archive_seconds))]),
+        ),
+        Alert(
             name="audit_overdue",
             ask=ask,
             expr=f"{ask.worst('audit_overdue_seconds', 'service', 'step')} > {over.audit_seconds:g}",

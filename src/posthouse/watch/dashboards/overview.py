@@ -51,6 +51,8 @@ AGES = Row(
         graph("Timers overdue", _of.worst("timers_overdue_seconds", "service"), "timers_overdue_seconds", "s"),
         graph("Schedules overdue", _of.worst("schedule_overdue_seconds", "schedule"), "schedule_overdue_seconds", "s"),
         graph("Audit log overdue", _of.worst("audit_overdue_seconds", "step"), "audit_overdue_seconds", "s"),
+        graph("Not archived yet", _of.total("archive_waiting", "service"), "archive_waiting"),
+        graph("Oldest not archived", _of.worst("archive_oldest_seconds", "service"), "archive_oldest_seconds", "s"),
         graph("Timers that are set", _of.total("timers", "service"), "timers"),
     ],
 )
@@ -70,6 +72,7 @@ RATES = Row(
         graph("Applied", _of.rate("consumer_applied_total", "consumer"), "consumer_applied_total", "ops"),
         graph("Tried, by result", _of.rate("events_consumed_total", "result"), "events_consumed_total", "ops"),
         graph("Waiting for consumers", _of.total("consumer_in_flight", "consumer"), "consumer_in_flight"),
+        graph("Archived", _of.rate("archive_events_total", "service"), "archive_events_total", "ops"),
         graph("Dying", _of.rate("events_dead_total", "consumer", "state"), "events_dead_total", "ops"),
         graph("Known already", _of.rate("inbox_duplicates_total", "consumer"), "inbox_duplicates_total", "ops"),
         graph(
