@@ -30,7 +30,7 @@ VERBS: Mapping[str, str] = {
     "actions": "List what operators did, newest first: who, when, why, with what, and what it changed.",
     "outbox": "Look at events that the broker refused and try them again; send again what it lost.",
     "saga": "Look at sagas, and help those that cannot go on by themselves.",
-    "stream": "Streams of aggregates: look at one, archive, restore or delete it.",
+    "stream": "Streams of aggregates: look at one, export, archive, restore or delete it.",
     "subject": "Persons whose fields are secret: erase one, and prove it.",
     "schedule": "Look at what services do again and again; pause it, resume it, run it now.",
     "projection": "Read models: how fresh they are, and how they are made anew.",

@@ -89,3 +89,21 @@ def test_what_is_not_there_is_named(project: Project) -> None:
     assert "there is no order 'o2' of tenant 't1'" in result.stderr
     result = project.run("stream", "show", "shop", "ordre", "o1", "--tenant", "t1")
     assert "has no aggregate 'ordre'. Did you mean 'order'?" in " ".join(result.stderr.split())
+
+
+def test_a_stream_is_written_into_a_file_and_deleted_only_once_it_is_there(project: Project) -> None:
+    written = project.run("stream", "export", *O1, "--to", "copy.jsonl", columns=300)
+    assert written.exit_code == 0, written.output
+    assert "2 events in copy.jsonl, sha256" in written.stdout
+    checked = project.run("stream", "check", "copy.jsonl", columns=300)
+    assert "order 'o1' of tenant 't1', open at version 2: 2 events, whole" in checked.stdout
+    (project.folder / "taken.jsonl").write_text("somebody's notes")
+    refused = project.run("stream", "delete", *O1, "--yes", "--export", "taken.jsonl")
+    assert refused.exit_code == 2, refused.output
+    done = project.run("stream", "delete", *O1, "--yes", "--export", "kept.jsonl", "--by", "ann")
+    assert done.exit_code == 0, done.output
+    assert (project.folder / "kept.jsonl").read_bytes() == (project.folder / "copy.jsonl").read_bytes()
+    (act,) = project.json("actions", "shop")  # type: ignore[misc]
+    assert "kept.jsonl, 2 events, sha256" in act["changed"]["export"][1]  # type: ignore[has-type]
+    (project.folder / "kept.jsonl").write_bytes((project.folder / "copy.jsonl").read_bytes()[:-9])
+    assert project.run("stream", "check", "kept.jsonl").exit_code == 2
