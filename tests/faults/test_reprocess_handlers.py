@@ -332,3 +332,31 @@ async def test_what_the_log_has_lost_comes_from_the_archive(tmp_path: Path) -> N
         assert [n for key, n, again, _ in desk.seen if again and key == "k1"] == [1, 3, 5]
         counts = await desk.app.store.counts()
         assert counts.committed["t.shop.payment"] == 7
+
+
+@pytest.mark.parametrize("beside", [False, True])
+async def test_a_stream_has_the_events_where_its_versions_are_the_numbers_of_its_key(
+    tmp_path: Path, beside: bool
+) -> None:
+    desk = Desk(tmp_path)
+    order = desk.shop.aggregate("order", events=[desk.placed], initial=int, evolve=lambda state, event: state)
+
+    @desk.shop.on(Placed)
+    async def note(event: Event[Placed]) -> None:
+        desk.see(event)
+
+    async with desk.running(until=lambda: True):
+        if beside:  # somebody else speaks under the key
+            async with desk.shop.transaction(tenant="t1") as tx:
+                tx.publish(desk.placed(key="a", number=9))
+        for number in (1, 2, 3):
+            async with desk.shop.transaction(tenant="t1") as tx:
+                await order.append(tx, "a", [desk.placed(key="a", number=number)], expected="any")
+        await eventually(lambda: desk.seen.total() == 3 + beside)
+        if beside:
+            with pytest.raises(ConfigurationError, match=r"is at version 3, and its key in t.shop.order at number 4"):
+                await desk.begin(source="stream")
+        else:
+            job = await desk.replay(source="stream")
+            assert (job.state, job.done, job.total) == ("done", 3, 3)
+            assert [n for _, n, again, _ in desk.seen if again] == [1, 2, 3]
