@@ -34,6 +34,7 @@ from posthouse.receiving.readers import Handlers, topics_of
 from posthouse.replays import refuse_replay
 from posthouse.service import Service
 from posthouse.store.jobs import ENDED, Job
+from posthouse.store.replays import Line
 
 ACT = "replay"
 BATCH = 100
@@ -115,11 +116,12 @@ async def work(service: Service, job: Job, told: Told) -> str:
         try:
             executor = await _checked(service, choice, but_for=job.id)
             owner = Owner(job.id, job.token)
+            closed: Collection[Line] = ()
             if await app.store.replays.standing(job.id) is None:
                 if choice.reprocess and (own := _says(service)):
                     await remember_said(executor, choice, _said_source(service), own)
-                await put_aside(executor, choice, _source(service, choice), owner)
-            await Run(executor, owner, _Turns(app, job, choice), told).whole()
+                closed = await put_aside(executor, choice, _source(service, choice), owner)
+            await Run(executor, owner, _Turns(app, job, choice), told, closed).whole()
             standing = await app.store.replays.standing(job.id)
             return f"{0 if standing is None else standing.done:,} events were applied by {choice.consumer}"
         except (ArchiveUnavailable, BrokerUnavailable, *NOTHING_KNOWN):
@@ -224,16 +226,16 @@ class _Turns:
     """When the next event may be applied: at the job's rate, and as far as a grant of whoever asked goes."""
 
     def __init__(self, app: App, job: Job, choice: Choice) -> None:
-        self._app, self._job, self._choice = app, job, choice
+        self._grants, self._job, self._choice = app.grants, job, choice
         self._drawn = 0
         self._next_at = 0.0
         self._asking = asyncio.Lock()
 
     async def __call__(self) -> None:
         async with self._asking:
-            if self._app.grants.needed and not self._drawn:
+            if self._grants.needed and not self._drawn:
                 job, scope = self._job, self._choice.scope
-                self._drawn = await self._app.grants.draw(job.service, "replay", scope, job.by, BATCH)
+                self._drawn = await self._grants.draw(job.service, "replay", scope, job.by, BATCH)
             self._drawn = max(0, self._drawn - 1)
             if self._job.rate <= 0:
                 return

@@ -30,6 +30,7 @@ from posthouse import (
 from posthouse.errors import ConfigurationError
 from posthouse.history.archive.settings import ArchiveSettings
 from posthouse.history.replay import Choice
+from posthouse.processes import Aggregate
 from posthouse.receiving.typed import OnReplay
 from posthouse.store import HeldFilter, Scope
 from posthouse.store.jobs import Job
@@ -339,7 +340,9 @@ async def test_a_stream_has_the_events_where_its_versions_are_the_numbers_of_its
     tmp_path: Path, beside: bool
 ) -> None:
     desk = Desk(tmp_path)
-    order = desk.shop.aggregate("order", events=[desk.placed], initial=int, evolve=lambda state, event: state)
+    order: Aggregate[int, Placed] = desk.shop.aggregate(
+        "order", events=[desk.placed], initial=int, evolve=lambda state, event: state
+    )
 
     @desk.shop.on(Placed)
     async def note(event: Event[Placed]) -> None:

@@ -108,9 +108,9 @@ class ReplayTable(Protocol):
         closed by this owner."""
         ...
 
-    async def open(self, tx: Transaction, consumer: str, line: Line, job: str) -> bool:
-        """Let a key go on that this job has closed and has no event left of that was applied before; False when it was open. What
-        waits for its turn has still to be told."""
+    async def open(self, tx: Transaction, consumer: str, line: Line, job: str, token: int) -> bool:
+        """Let a key go on that this owner has closed and that has no event left that was applied before; False when it was open, or is
+        another owner's now. What waits for its turn has still to be told."""
         ...
 
     async def note(self, staged: Staged) -> None:

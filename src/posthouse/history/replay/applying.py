@@ -94,7 +94,7 @@ class Applier:
 
     async def _open(self, tx: Transaction, line: Line) -> None:
         store, consumer = self.executor.store, self.executor.consumer
-        if not await store.replays.open(tx, consumer, line, self.job):
+        if not await store.replays.open(tx, consumer, line, self.job, self.token):
             return
         place = InboxEntry(
             topic=line.topic, tenant=line.tenant, event_id="", digest=b"", time=0.0, key=line.key, sequence=1

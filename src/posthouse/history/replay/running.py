@@ -23,7 +23,7 @@ import asyncio
 import heapq
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial
 
 import msgspec
@@ -65,9 +65,9 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class Run:
-    """One run of a replay whose events are put aside."""
+    """One run of a replay whose events are put aside. `closed` are keys that this owner has closed already."""
 
-    def __init__(self, executor: Executor, owner: Owner, turn: Turn, told: Told) -> None:
+    def __init__(self, executor: Executor, owner: Owner, turn: Turn, told: Told, closed: Collection[Line] = ()) -> None:
         self._executor = executor
         self._table = executor.store.replays
         self._owner = owner
@@ -79,6 +79,9 @@ class Run:
         self._later: list[tuple[float, Line]] = []
         """Lines that failed, and when they are tried again."""
         self._still: set[str] = set()
+        self._closed = closed
+        self._opened: set[Line] = set()
+        """Keys that were opened with their last event."""
 
     async def whole(self) -> None:
         """To its end. ReplayPaused when some of it stands still, GrantNeeded when it may not go on: both can be resumed."""
@@ -137,12 +140,10 @@ class Run:
 
     async def _in_order(self, line: Line) -> float | None:
         """One key: closed, applied again, opened; then what was missing. Seconds until its next try, where one failed."""
-        closed, opened, first = False, False, self._owner.resumed
+        closed, first = line in self._closed, self._owner.resumed
         async for row, following in self._rows(line):
             if not row.again:
-                if not opened:
-                    await self._applier.open(line)
-                    opened = True
+                await self._open(line)
                 await self._applied(row, self._applier.feed)
                 continue
             if not closed and not await self._applier.close(line):
@@ -154,8 +155,13 @@ class Run:
                 return after
             first = False
         if closed:
-            await self._applier.open(line)
+            await self._open(line)
         return None
+
+    async def _open(self, line: Line) -> None:
+        if line not in self._opened:
+            await self._applier.open(line)
+            self._opened.add(line)
 
     async def _alone(self, line: Line) -> float | None:
         """Those of one topic and tenant that stand in no order: one that fails keeps nobody waiting."""
@@ -187,9 +193,9 @@ class Run:
                 await self._stand_still(row, "attempts spent, the last of them in a crash")
                 return None
             try:
-                await self._applied(
-                    row, partial(self._applier.again, inbound=inbound, attempt=attempts, is_last=is_last)
-                )
+                apply = partial(self._applier.again, inbound=inbound, attempt=attempts, is_last=is_last)
+                if await self._applied(row, apply) and is_last:
+                    self._opened.add(row.line)
                 return DONE
             except (GrantNeeded, *NOTHING_KNOWN):
                 raise
@@ -208,16 +214,18 @@ class Run:
         error = f"{row.event_id}: {redacted(why)}"[:2_000]
         await self._table.note(msgspec.structs.replace(row, error=error))
 
-    async def _applied(self, row: Staged, apply: Callable[[Staged], Awaitable[bool]]) -> None:
-        """At its turn, and again as long as the database is in trouble: whether it was committed, its row knows."""
+    async def _applied(self, row: Staged, apply: Callable[[Staged], Awaitable[bool]]) -> bool:
+        """At its turn, and again as long as the database is in trouble: whether it was committed, its row knows. False when somebody
+        else has dealt with it, or a try before."""
         await self._turn()
         failures = 0
         while True:
             try:
-                if await apply(row):
-                    self._done += 1
-                    self._told(self._done, self._total)
-                return
+                if not await apply(row):
+                    return False
+                self._done += 1
+                self._told(self._done, self._total)
+                return True
             except NOTHING_KNOWN as error:
                 failures += 1
                 log.info("%s: tried again: %s", self._executor.consumer, words_of(error))

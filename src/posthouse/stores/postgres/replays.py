@@ -70,7 +70,7 @@ TAKE_CLOSED = f"""
 # Open a key.
 OPEN = """
 UPDATE posthouse.head SET held = held - 1, replay = ''
-WHERE consumer = $1 AND topic = $2 AND tenant = $3 AND key = $4 AND replay LIKE $5 || ':%'
+WHERE consumer = $1 AND topic = $2 AND tenant = $3 AND key = $4 AND replay = $5::text || ':' || $6::bigint
 """
 
 # What was learnt of an event.
@@ -130,8 +130,8 @@ class PostgresReplays:
             return bool((await own(tx).run(TAKE, *place)).rowcount)
         return bool((await own(tx).run(TAKE_CLOSED, *place, consumer, staged.key, f"{staged.job}:{token}")).rowcount)
 
-    async def open(self, tx: Transaction, consumer: str, line: Line, job: str) -> bool:
-        return bool((await own(tx).run(OPEN, consumer, line.topic, line.tenant, line.key, job)).rowcount)
+    async def open(self, tx: Transaction, consumer: str, line: Line, job: str, token: int) -> bool:
+        return bool((await own(tx).run(OPEN, consumer, line.topic, line.tenant, line.key, job, token)).rowcount)
 
     async def note(self, staged: Staged) -> None:
         place = (staged.job, staged.topic, staged.tenant, staged.event_id)

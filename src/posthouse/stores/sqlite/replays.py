@@ -61,7 +61,7 @@ DELETE FROM posthouse_replay_event WHERE job = ?1 AND topic = ?2 AND tenant = ?3
 # Open a key.
 OPEN = """
 UPDATE posthouse_head SET held = held - 1, replay = ''
-WHERE consumer = ?1 AND topic = ?2 AND tenant = ?3 AND key = ?4 AND replay LIKE ?5 || ':%'
+WHERE consumer = ?1 AND topic = ?2 AND tenant = ?3 AND key = ?4 AND replay = ?5 || ':' || ?6
 """
 
 # What was learnt of an event.
@@ -137,8 +137,8 @@ class SqliteReplays:
         place = (staged.job, staged.topic, staged.tenant, staged.event_id)
         return bool(own(tx).run(TAKE, (*place, whose, staged.key, f"{staged.job}:{token}")).rowcount)
 
-    async def open(self, tx: Transaction, consumer: str, line: Line, job: str) -> bool:
-        return bool(own(tx).run(OPEN, (consumer, line.topic, line.tenant, line.key, job)).rowcount)
+    async def open(self, tx: Transaction, consumer: str, line: Line, job: str, token: int) -> bool:
+        return bool(own(tx).run(OPEN, (consumer, line.topic, line.tenant, line.key, job, token)).rowcount)
 
     async def note(self, staged: Staged) -> None:
         place = (staged.job, staged.topic, staged.tenant, staged.event_id)

@@ -52,7 +52,7 @@ async def closed(store: Store, job: Job, line: Line = LINE) -> bool:
 
 async def opened(store: Store, job: Job, line: Line = LINE) -> bool:
     async with store.begin() as tx:
-        return await store.replays.open(tx, CONSUMER, line, job.id)
+        return await store.replays.open(tx, CONSUMER, line, job.id, job.token)
 
 
 async def taken(store: Store, job: Job, one: Staged, *, in_order: bool = True) -> bool:
@@ -133,7 +133,7 @@ class ReplayContract(StoreFixtures):
         assert await opened(store, job)
         assert await claim(store, entry(2))
 
-    async def test_one_who_lost_the_job_takes_nothing_any_more(self, store: Store, other: Store) -> None:
+    async def test_one_who_lost_the_job_takes_and_opens_nothing_any_more(self, store: Store, other: Store) -> None:
         mine = await running(store)
         assert await claim(store, entry(1))
         await store.replays.stage([staged(mine, 1)])
@@ -144,6 +144,8 @@ class ReplayContract(StoreFixtures):
         assert not await closed(store, mine)
         assert await closed(other, theirs)
         assert not await taken(store, mine, staged(mine, 1))
+        assert not await opened(store, mine)
+        assert not await claim(store, entry(2))
         assert await taken(other, theirs, staged(theirs, 1))
 
     async def test_a_key_is_closed_by_one_job_and_only_where_it_has_a_head(self, store: Store) -> None:
