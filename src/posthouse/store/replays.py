@@ -73,11 +73,15 @@ class ReplayTable(Protocol):
     """What a replay has put aside. Everything of it ends with its job: whatever ends that (`JobTable`) forgets what is left, and
     opens the keys that were closed, in the same transaction."""
 
-    async def stage(self, events: Sequence[Staged]) -> None:
+    async def owns(self, tx: Transaction, job: str, token: int) -> bool:
+        """Whether the job runs and is this owner's; nobody else takes it over, and nobody ends it, until `tx` has ended."""
+        ...
+
+    async def stage(self, tx: Transaction, events: Sequence[Staged]) -> None:
         """Put events aside; those that are there already stay as they are."""
         ...
 
-    async def staged(self, job: str, left_out: int) -> Standing:
+    async def staged(self, tx: Transaction, job: str, left_out: int) -> Standing:
         """All of them were put aside: from here on they are not looked for again. Returns how it stands."""
         ...
 
@@ -85,7 +89,7 @@ class ReplayTable(Protocol):
         """How far it is; None while events are still put aside."""
         ...
 
-    async def forget(self, job: str) -> None:
+    async def forget(self, tx: Transaction, job: str) -> None:
         """Begin putting aside anew: whoever did it died in the middle."""
         ...
 

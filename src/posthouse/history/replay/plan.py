@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import NamedTuple
 
 import msgspec
 
+from posthouse.errors import ReplayPaused
 from posthouse.history.replay.choice import Choice, said_at
 from posthouse.history.replay.selection import TO_APPLY, Selection, Verdict
 from posthouse.history.replay.sources import Source
 from posthouse.receiving import Executor
 from posthouse.receiving.inbound import InboundEvent
 from posthouse.receiving.readers import topics_of
-from posthouse.store.replays import Line, Staged, Standing
+from posthouse.store import Transaction
+from posthouse.store.replays import Line, Staged
 
 PAGE = 500
 
@@ -113,11 +115,12 @@ class Planner:
             unread=self.unread,
         )
 
-    async def stage(self, job: str, only: Collection[Line] | None = None) -> Standing:
-        """Put all of them aside for a job. Whoever dies meanwhile has it begun anew by the next. `only`: of the keys, these; the others
-        have begun since."""
-        store = self._executor.store
-        await store.replays.forget(job)
+    async def stage(self, job: str, token: int, only: Collection[Line] | None = None) -> None:
+        """Put all of them aside for a job. Whoever dies meanwhile has it begun anew by the next, and puts nothing beside that.
+        `only`: of the keys, these; the others have begun since."""
+        table = self._executor.store.replays
+        async with self._owned(job, token) as tx:
+            await table.forget(tx, job)
         page: list[Staged] = []
         async for inbound, verdict in self.judged():
             one = _staged(job, inbound, verdict)
@@ -126,10 +129,21 @@ class Planner:
                 continue
             page.append(one)
             if len(page) == PAGE:
-                await store.replays.stage(page)
+                async with self._owned(job, token) as tx:
+                    await table.stage(tx, page)
                 page = []
-        await store.replays.stage(page)
-        return await store.replays.staged(job, sum(self.left_out.values()))
+        async with self._owned(job, token) as tx:
+            await table.stage(tx, page)
+            await table.staged(tx, job, sum(self.left_out.values()))
+
+    @asynccontextmanager
+    async def _owned(self, job: str, token: int) -> AsyncIterator[Transaction]:
+        """A transaction in which the job stays its owner's."""
+        store = self._executor.store
+        async with store.begin() as tx:
+            if not await store.replays.owns(tx, job, token):
+                raise ReplayPaused("the job was taken over by another process, or has ended")
+            yield tx
 
 
 async def lines_of(planner: Planner, job: str) -> AsyncIterator[Line]:

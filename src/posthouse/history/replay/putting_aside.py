@@ -18,7 +18,7 @@ async def put_aside(executor: Executor, choice: Choice, source: Source, owner: O
     """Everything of the range; the keys that are closed since. Where keys are applied again to their end, they are closed first, and the source is read once more
     after that: so whatever was applied before the closing is among it, and nothing is applied between that and the replay."""
     only = await _closed(executor, choice, source, owner) if choice.is_open else None
-    await Planner(executor, choice, source).stage(owner.job, only)
+    await Planner(executor, choice, source).stage(owner.job, owner.token, only)
     return only or ()
 
 

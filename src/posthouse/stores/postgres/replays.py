@@ -95,22 +95,25 @@ class PostgresReplays:
         self._database = database
         self._clock = clock
 
-    async def stage(self, events: Sequence[Staged]) -> None:
+    async def owns(self, tx: Transaction, job: str, token: int) -> bool:
+        return bool(await own(tx).run(OWNED, job, token))
+
+    async def stage(self, tx: Transaction, events: Sequence[Staged]) -> None:
         if events:
             columns = zip(*map(staged_columns, events), strict=True)
-            await self._database.run(STAGE, *map(list, columns))
+            await own(tx).run(STAGE, *map(list, columns))
 
-    async def staged(self, job: str, left_out: int) -> Standing:
-        await self._database.run(COMPLETE, job, left_out)
-        return standing_of((await self._database.run(STANDING, job)).one())
+    async def staged(self, tx: Transaction, job: str, left_out: int) -> Standing:
+        await own(tx).run(COMPLETE, job, left_out)
+        return standing_of((await own(tx).run(STANDING, job)).one())
 
     async def standing(self, job: str) -> Standing | None:
         found = await self._database.run(STANDING, job)
         return standing_of(found.one()) if found else None
 
-    async def forget(self, job: str) -> None:
-        await self._database.run(FORGET_EVENTS, job)
-        await self._database.run(FORGET, job)
+    async def forget(self, tx: Transaction, job: str) -> None:
+        await own(tx).run(FORGET_EVENTS, job)
+        await own(tx).run(FORGET, job)
 
     async def lines(self, job: str, after: Line | None, limit: int) -> Sequence[Line]:
         return [line_of(row) for row in await self._database.run(LINES, job, *(after or (None,) * 4), limit)]
@@ -120,7 +123,7 @@ class PostgresReplays:
         return [staged_event(row) for row in await self._database.run(EVENTS, job, *line, *place, limit)]
 
     async def close(self, tx: Transaction, consumer: str, line: Line, job: str, token: int) -> bool:
-        if not await own(tx).run(OWNED, job, token):
+        if not await self.owns(tx, job, token):
             return False
         return bool((await own(tx).run(CLOSE, consumer, line.topic, line.tenant, line.key, job, token)).rowcount)
 

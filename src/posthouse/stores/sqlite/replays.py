@@ -44,6 +44,9 @@ SELECT {STAGED} FROM posthouse_replay_event
 WHERE {OF_LINE} AND (sequence, lineage, event_id) > (?6, ?7, ?8) ORDER BY sequence, lineage, event_id LIMIT ?9
 """
 
+# Whether a job is its owner's.
+OWNED = "SELECT 1 FROM posthouse_job WHERE id = ? AND token = ? AND state = 'running'"
+
 # Close a key, as long as the job is its owner's.
 CLOSE = """
 UPDATE posthouse_head SET held = held + (replay = ''), replay = ?5 || ':' || ?6
@@ -104,23 +107,23 @@ class SqliteReplays:
         self._database = database
         self._clock = clock
 
-    async def stage(self, events: Sequence[Staged]) -> None:
-        async with self._database.begin(books=True) as tx:
-            tx.run_many(STAGE, map(staged_columns, events))
+    async def owns(self, tx: Transaction, job: str, token: int) -> bool:
+        return bool(own(tx).run(OWNED, (job, token)))
 
-    async def staged(self, job: str, left_out: int) -> Standing:
-        async with self._database.begin(books=True) as tx:
-            tx.run(COMPLETE, (job, left_out))
-            return standing_of(tx.run(STANDING, (job,)).one())
+    async def stage(self, tx: Transaction, events: Sequence[Staged]) -> None:
+        own(tx).run_many(STAGE, map(staged_columns, events))
+
+    async def staged(self, tx: Transaction, job: str, left_out: int) -> Standing:
+        own(tx).run(COMPLETE, (job, left_out))
+        return standing_of(own(tx).run(STANDING, (job,)).one())
 
     async def standing(self, job: str) -> Standing | None:
         found = await self._database.select(STANDING, (job,))
         return standing_of(found.one()) if found else None
 
-    async def forget(self, job: str) -> None:
-        async with self._database.begin(books=True) as tx:
-            for statement in FORGET:
-                tx.run(statement, (job,))
+    async def forget(self, tx: Transaction, job: str) -> None:
+        for statement in FORGET:
+            own(tx).run(statement, (job,))
 
     async def lines(self, job: str, after: Line | None, limit: int) -> Sequence[Line]:
         return [line_of(row) for row in await self._database.select(LINES, (job, *(after or (None,) * 4), limit))]

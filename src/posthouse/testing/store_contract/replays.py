@@ -45,6 +45,22 @@ async def running(store: Store, holder: str = "one") -> Job:
     return taken
 
 
+async def put_aside(store: Store, events: Sequence[Staged]) -> None:
+    async with store.begin() as tx:
+        await store.replays.stage(tx, events)
+
+
+async def completed(store: Store, job: Job, left_out: int) -> Standing:
+    async with store.begin() as tx:
+        assert await store.replays.owns(tx, job.id, job.token)
+        return await store.replays.staged(tx, job.id, left_out)
+
+
+async def begun_anew(store: Store, job: Job) -> None:
+    async with store.begin() as tx:
+        await store.replays.forget(tx, job.id)
+
+
 async def closed(store: Store, job: Job, line: Line = LINE) -> bool:
     async with store.begin() as tx:
         return await store.replays.close(tx, CONSUMER, line, job.id, job.token)
@@ -66,9 +82,9 @@ class ReplayContract(StoreFixtures):
     async def test_what_is_put_aside_is_read_by_lines_each_in_its_order(self, store: Store, other: Store) -> None:
         job = await running(store)
         events = [staged(job, 3), staged(job, 1), staged(job, 2, "b", tenant="t2"), staged(job, 0, "x"), staged(job, 2)]
-        await store.replays.stage(events)
+        await put_aside(store, events)
         assert await store.replays.standing(job.id) is None
-        assert await store.replays.staged(job.id, 4) == Standing(staged=5, left_out=4, left=5)
+        assert await completed(store, job, 4) == Standing(staged=5, left_out=4, left=5)
         lines = await other.replays.lines(job.id, None, 10)
         assert lines == [Line(TOPIC, "t1", "", False), LINE, Line(TOPIC, "t2", "b", True)]
         assert await other.replays.lines(job.id, lines[0], 1) == [LINE]
@@ -77,17 +93,17 @@ class ReplayContract(StoreFixtures):
 
     async def test_what_is_put_aside_twice_is_there_once_and_a_new_beginning_forgets_it(self, store: Store) -> None:
         job = await running(store)
-        await store.replays.stage([staged(job, 1)])
-        await store.replays.stage([staged(job, 1), staged(job, 2)])
-        await store.replays.forget(job.id)
-        await store.replays.stage([staged(job, 1)])
-        assert (await store.replays.staged(job.id, 0)).staged == 1
+        await put_aside(store, [staged(job, 1)])
+        await put_aside(store, [staged(job, 1), staged(job, 2)])
+        await begun_anew(store, job)
+        await put_aside(store, [staged(job, 1)])
+        assert (await completed(store, job, 0)).staged == 1
 
     async def test_an_event_is_taken_once_and_not_at_all_where_its_handler_fails(self, store: Store) -> None:
         job = await running(store)
         assert await claim(store, entry(1))
-        await store.replays.stage([staged(job, 1), staged(job, 0, "x")])
-        await store.replays.staged(job.id, 0)
+        await put_aside(store, [staged(job, 1), staged(job, 0, "x")])
+        await completed(store, job, 0)
         assert not await taken(store, job, staged(job, 1))  # nobody has closed its key
         assert await closed(store, job)
         async with failing(store) as tx:
@@ -136,11 +152,14 @@ class ReplayContract(StoreFixtures):
     async def test_one_who_lost_the_job_takes_and_opens_nothing_any_more(self, store: Store, other: Store) -> None:
         mine = await running(store)
         assert await claim(store, entry(1))
-        await store.replays.stage([staged(mine, 1)])
+        await put_aside(store, [staged(mine, 1)])
         assert await closed(store, mine)
         await self.later(10.5)
         theirs = await other.jobs.take(["orders"], "two", 10.0)
         assert theirs is not None
+        async with store.begin() as tx:
+            assert not await store.replays.owns(tx, mine.id, mine.token)
+            assert await store.replays.owns(tx, theirs.id, theirs.token)
         assert not await closed(store, mine)
         assert await closed(other, theirs)
         assert not await taken(store, mine, staged(mine, 1))
@@ -161,8 +180,8 @@ class ReplayContract(StoreFixtures):
             key = f"k{number}"
             job, line = await running(store), Line(TOPIC, "t1", key, True)
             assert await claim(store, entry(1, key=key))
-            await store.replays.stage([staged(job, 1, key)])
-            await store.replays.staged(job.id, 0)
+            await put_aside(store, [staged(job, 1, key)])
+            await completed(store, job, 0)
             assert await closed(store, job, line)
             assert await hold(store, held(entry(2, key=key), "blocked"), held(entry(3, key=key), "blocked"))
             if how == "cancelled":
@@ -179,8 +198,8 @@ class ReplayContract(StoreFixtures):
     async def test_a_paused_job_keeps_what_it_has_closed(self, store: Store) -> None:
         job = await running(store)
         assert await claim(store, entry(1))
-        await store.replays.stage([staged(job, 1)])
-        await store.replays.staged(job.id, 0)
+        await put_aside(store, [staged(job, 1)])
+        await completed(store, job, 0)
         assert await closed(store, job)
         async with store.begin() as tx:
             assert await store.jobs.decide(tx, job.id, "paused")
@@ -204,8 +223,8 @@ class ReplayContract(StoreFixtures):
 
     async def test_what_is_learnt_of_an_event_is_kept(self, store: Store) -> None:
         job = await running(store)
-        await store.replays.stage([staged(job, 1), staged(job, 2)])
-        await store.replays.staged(job.id, 0)
+        await put_aside(store, [staged(job, 1), staged(job, 2)])
+        await completed(store, job, 0)
         failed = msgspec.structs.replace(staged(job, 1), attempts=3, error="no money")
         await store.replays.note(failed)
         assert (await store.replays.of_line(job.id, LINE, None, 1)) == [failed]
