@@ -15,7 +15,19 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import brokers, counting, encrypting, latency, memory, receiving, redelivery, sending, signing, tracing
+from benchmarks import (
+    auditing,
+    brokers,
+    counting,
+    encrypting,
+    latency,
+    memory,
+    receiving,
+    redelivery,
+    sending,
+    signing,
+    tracing,
+)
 from benchmarks.load import run as load
 from benchmarks.load.plan import Plan
 from benchmarks.load.result import readings
@@ -46,6 +58,7 @@ MEASURES: Mapping[str, Measure] = {
     "tracing": tracing.tracing,
     "signing": signing.embedded,
     "encrypting": encrypting.encrypting,
+    "auditing": auditing.auditing,
 }
 
 QUICK = 0.1

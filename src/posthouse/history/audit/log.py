@@ -6,8 +6,11 @@ position of its first event; whoever comes second with a position finds it taken
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
 from itertools import islice
 
@@ -33,6 +36,8 @@ from posthouse.history.audit.notes import Checkpoint, NoteError, Verifier, sign
 from posthouse.history.audit.place import Place
 from posthouse.history.audit.tiles import HEIGHT, WIDTH, Edge, Missing, Tiles, partial, tile_path
 
+AT_ONCE = 8
+"""So many files are written side by side."""
 REMEMBERED = 100_000
 """So many of the last events are known, at least: one that the broker delivers again is not logged again."""
 
@@ -163,11 +168,9 @@ def copy(place: Place, second: Place, keys: Sequence[Verifier]) -> int:
                 f"{second.name} holds a checkpoint of {before:,} events that {place.name} does not go on from: "
                 "`posthouse audit verify` says where they part"
             )
-        for path in _tiles_between(before, size):
-            data = place.get(path)
-            if data is None:
-                raise Missing(path, "is not there")
-            _put(second, path, data)
+        with _together(lambda path: _put(second, path, _needed(place, path))) as each:
+            for path in _tiles_between(before, size):
+                each(path)
     except Missing as error:
         raise AuditDamaged(f"{place.name}: {error}") from error
     known = set(second.list(ALL))
@@ -176,6 +179,12 @@ def copy(place: Place, second: Place, keys: Sequence[Verifier]) -> int:
         second.put(path, place.get(path) or b"")
     _point(second, keys)
     return len(fresh)
+
+
+def _needed(place: Place, path: str) -> bytes:
+    if (data := place.get(path)) is None:
+        raise Missing(path, "is not there")
+    return data
 
 
 def _nothing(height: int, index: int) -> bytes:
@@ -205,19 +214,40 @@ def _edge(place: Place, last: Signed | None) -> tuple[Edge, list[bytes]]:
 def _extend(place: Place, edge: Edge, waiting: list[bytes]) -> None:
     """Write the tiles and bundles of everything behind the edge."""
     bundle = edge.size // WIDTH
-    while (data := place.get(path := batch_path(edge.size))) is not None:
-        fresh = _entries(path, data)
-        waiting += fresh
-        for at, tile in edge.add(leaves(fresh)):
-            _put(place, at, tile)
-        while len(waiting) >= WIDTH:
-            _put(place, tile_path("entries", bundle), write_bundle(waiting[:WIDTH]))
-            del waiting[:WIDTH]
-            bundle += 1
-    for at, tile in edge.partial_tiles():
-        _put(place, at, tile)
-    if waiting:
-        _put(place, tile_path("entries", bundle, len(waiting)), write_bundle(waiting))
+    with _together(lambda path, data: _put(place, path, data)) as put:
+        while (data := place.get(path := batch_path(edge.size))) is not None:
+            fresh = _entries(path, data)
+            waiting += fresh
+            for at, tile in edge.add(leaves(fresh)):
+                put(at, tile)
+            while len(waiting) >= WIDTH:
+                put(tile_path("entries", bundle), write_bundle(waiting[:WIDTH]))
+                del waiting[:WIDTH]
+                bundle += 1
+        for at, tile in edge.partial_tiles():
+            put(at, tile)
+        if waiting:
+            put(tile_path("entries", bundle, len(waiting)), write_bundle(waiting))
+
+
+@contextlib.contextmanager
+def _together(work: Callable[..., None]) -> Iterator[Callable[..., None]]:
+    """Calls of `work` side by side: each waits for a disk or a network. All are done at the end of the block, or the first that failed
+    is raised."""
+    begun: deque[Future[None]] = deque()
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+
+        def call(*words: object) -> None:
+            if len(begun) > 2 * AT_ONCE:
+                begun.popleft().result()
+            begun.append(threads.submit(work, *words))
+
+        try:
+            yield call
+            for one in begun:
+                one.result()
+        finally:
+            threads.shutdown(cancel_futures=True)
 
 
 def _put(place: Place, path: str, data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -37,6 +38,7 @@ class Mortal:
         self.name = place.name
         self._place = place
         self._left = left
+        self._lock = threading.Lock()
         self._after = after
 
     def get(self, path: str) -> bytes | None:
@@ -52,11 +54,11 @@ class Mortal:
         return self._dying(lambda: self._place.replace(path, data, expected))
 
     def _dying(self, write: Callable[[], bool]) -> bool:
-        self._left -= 1
-        if self._left == 0 and not self._after:
-            raise Crashed
-        done = write()
-        if self._left == 0:
+        with self._lock:  # several threads write
+            self._left -= 1
+            left = self._left
+            done = write() if left > 0 or (left == 0 and self._after) else False
+        if left <= 0:
             raise Crashed
         return done
 
