@@ -16,6 +16,7 @@ from posthouse.history.audit.notes import sign
 from posthouse.history.audit.tiles import Edge
 from posthouse.history.audit.verify import verify
 from tests.kit.audit import KEY, OTHER_KEY, SIGNER, START, Spoilable, events, frame
+from tests.kit.long import LONG
 
 
 @pytest.fixture
@@ -100,9 +101,11 @@ def test_an_event_that_was_moved_far_away_is_named_once(log: Spoilable) -> None:
     assert log.said() == ["event e423 was moved: it was logged at position 423, and stands at 805"]
 
 
-def test_one_of_each_among_20_000_is_named(tmp_path: Path) -> None:
+@pytest.mark.timeout(900 if LONG else 120)
+def test_one_of_each_among_many_is_named(tmp_path: Path) -> None:
+    """Among 20,000; among 1,000,000 in `make test-long`."""
     log = Spoilable(tmp_path)
-    log.fill(7000, 20_000, batch=1000)
+    log.fill(7000, 1_000_000 if LONG else 20_000, batch=1000)
     changed, removed = list(log.batch(1000).events), list(log.batch(5000).events)
     added, moved = list(log.batch(9000).events), list(log.batch(15_000).events)
     changed[11] = changed[11].replace(b"order_id", b"order_iD")
