@@ -16,23 +16,27 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from posthouse import App, Event, Payload, Policy, Service, Settings, Tx, published
 from posthouse.cli.catalog.bundling import Signer, publish
-from posthouse.clock import Clock, ManualClock
+from posthouse.clock import Clock, ManualClock, new_id
 from posthouse.contracts.release import LATEST, Pointer, packed, pointer_file, pointer_in
 from posthouse.errors import ConfigurationError, ContractsUnavailable
 from posthouse.governance.folder import read_folder, write_folder
 from posthouse.governance.freezing import freeze
 from posthouse.governance.listing import catalogue_of
+from posthouse.history.audit.place import open_place
 from posthouse.history.audit.places.folder import Folder
+from posthouse.history.sweep import Sweep
 from posthouse.opened.writing import disbelief
 from posthouse.receiving import settle
 from posthouse.seam import SchemaGuard, schema_guard
 from posthouse.seam.counting import Counting
 from posthouse.seam.schema_guard import SchemaUnknown
 from posthouse.store import HeldFilter
+from posthouse.testing.store_contract.samples import entry
 from posthouse.trust.signatures.keyring import Keyring
 from posthouse.trust.signatures.keys import Key, Use, write_keys
 from posthouse.trust.signatures.modes import Modes
 from posthouse.trust.signatures.sealing import Sealing
+from tests.kit.servers.s3 import BUCKET
 from tests.kit.waiting import eventually
 
 SUBJECT = "shop.orders.order.placed.v1"
@@ -168,6 +172,30 @@ async def test_a_schema_that_is_not_known_here_is_fetched_once_and_the_event_app
     assert await ground.held() == []
     assert [path for path in ground.web.asked if path == f"/{LATEST}"] == [f"/{LATEST}"]
     assert len(ground.web.asked) == 2
+
+
+async def test_a_bucket_serves_as_well_for_contracts_and_for_rows_that_leave(
+    tmp_path: Path, s3_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    url = f"s3://{BUCKET}/{new_id()}?region=us-east-1&endpoint=http://127.0.0.1:{s3_port}&allow_http=true"
+    ground, place = Ground(tmp_path, url), open_place(url)
+    assert publish(place, packed(ground.files))
+    assert not publish(place, packed(ground.files)), "what holds already is left as it is"
+    before = packed({path: data for path, data in ground.files.items() if path != "topics.json"})
+    assert publish(place, before)
+    assert publish(place, packed(ground.files)), "and what held before holds again"
+    async with ground.running():
+        await ground.place_orders("o1")
+        await eventually(lambda: ground.applied == ["o1"])
+    async with ground.consumer.store.begin() as tx:
+        await ground.consumer.store.inbox.claim(tx, "mail", [entry(None)])
+    sweep = Sweep(ground.consumer.store, -1.0, None, place)
+    assert await sweep.inbox() == (1, False)
+    (name,) = place.list("inbox/")
+    assert b'"consumer":"mail"' in (place.get(name) or b"")
+    ground.web.stop()
 
 
 async def test_while_the_place_is_away_events_wait_uncounted_and_none_is_lost_or_applied_twice(ground: Ground) -> None:

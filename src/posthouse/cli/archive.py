@@ -16,6 +16,7 @@ from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, By, Why, Yes
 from posthouse.cli.output import aim, complain, confirm, counted, print_json, print_table, say, span
 from posthouse.cli.target import Target, services_of
+from posthouse.contracts.retention import CLASSES
 from posthouse.errors import ConfigurationError
 from posthouse.events import timestamp
 from posthouse.history.archive.opening import lacking
@@ -82,9 +83,12 @@ def verify_command(target: Where, as_json: AsJson = False) -> None:
 def expire_command(
     target: Target,
     older_than: Annotated[
-        list[str],
-        typer.Option(metavar="CLASS=AGE", help="As in hot=30d, warm=1y or cold=7y; may be given again."),
-    ],
+        list[str] | None,
+        typer.Option(
+            metavar="CLASS=AGE",
+            help="As in hot=30d, warm=1y or cold=7y; may be given again. Default: what Settings(retention=…) says of each class.",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     yes: Yes = False,
     by: By = "",
@@ -95,8 +99,8 @@ def expire_command(
 
     Nothing reads them from then on; the files themselves go a day later.
     """
-    ages = dict(map(_age, older_than))
     app = _app(target)
+    ages = dict(map(_age, older_than)) if older_than else _of_classes(app)
     found = asyncio.run(_expired(app, ages, dry_run=True, by=by, why=why))
     events = sum(one.events for one in found)
     if not as_json:
@@ -179,6 +183,17 @@ async def _adopted(app: App, by: str, why: str) -> int:
     archives.place_of(app)
     async with opened(app.services):
         return await archives.adopt(app, by=by, why=why)
+
+
+def _of_classes(app: App) -> dict[str, float]:
+    """How long the archive keeps each class, as somebody has said."""
+    classes = app.settings.retention
+    if classes is None:
+        raise ConfigurationError(
+            "say --older-than CLASS=AGE, as in hot=30d; or say what classes mean with Settings(retention=RetentionClasses()), which "
+            "is then meant"
+        )
+    return {str(name): classes.of(name).archive for name in CLASSES}
 
 
 def _age(text: str) -> tuple[str, float]:

@@ -111,9 +111,9 @@ def test_the_bucket_of_the_archive_deletes_what_its_class_keeps_no_longer() -> N
     (rule,) = deleting["lifecycle_rule"]["content"]
     assert rule["action"] == [{"type": "Delete"}]
     (condition,) = rule["condition"]
-    assert condition["age"] == "${lifecycle_rule.value}"
+    assert condition["age"] == "${lifecycle_rule.value + var.archive_grace_days}"
     assert condition["matches_prefix"] == ["${var.archive_prefixes[lifecycle_rule.key]}"]
-    assert sorted(default("archive_prefixes")) == sorted(CLASSES)
+    assert default("archive_prefixes") == {name: f"data/{name}/" for name in CLASSES}
     assert bucket["public_access_prevention"] == "enforced"
 
 

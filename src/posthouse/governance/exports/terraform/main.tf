@@ -199,8 +199,8 @@ resource "google_pubsub_subscription_iam_member" "forwarder" {
   member       = local.agent
 }
 
-# The bucket of the archive, where one is named. What a class keeps no longer is deleted by the bucket itself, and what is to stay
-# for years goes where that is cheap.
+# The bucket of the archive, where one is named. `posthouse archive expire` lets go of what a class keeps no longer; what it has left is
+# deleted by the bucket itself, and what is to stay for years goes where that is cheap.
 
 resource "google_storage_bucket" "archive" {
   count = var.archive_bucket == "" ? 0 : 1
@@ -217,7 +217,7 @@ resource "google_storage_bucket" "archive" {
 
     content {
       condition {
-        age            = lifecycle_rule.value
+        age            = lifecycle_rule.value + var.archive_grace_days
         matches_prefix = [var.archive_prefixes[lifecycle_rule.key]]
       }
       action {

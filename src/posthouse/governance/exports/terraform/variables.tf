@@ -113,13 +113,19 @@ variable "archive_days" {
   }
 }
 
+variable "archive_grace_days" {
+  description = "So many days later the bucket itself deletes what `posthouse archive expire` has not: that comes first, and notes what goes."
+  type        = number
+  default     = 7
+}
+
 variable "archive_prefixes" {
-  description = "What the names of the files of each class begin with."
+  description = "What the names of the files of each class begin with, behind the folder of the archive where it has one."
   type        = map(string)
   default = {
-    hot  = "class=hot/"
-    warm = "class=warm/"
-    cold = "class=cold/"
+    hot  = "data/hot/"
+    warm = "data/warm/"
+    cold = "data/cold/"
   }
 
   validation {
