@@ -65,13 +65,13 @@ async def planned(service: Service, choice: Choice) -> Plan:
     return await Planner(executor, choice, _source(service, choice)).plan()
 
 
-async def begin(service: Service, choice: Choice, *, total: int, rate: float, by: str, why: str) -> Job:
+async def begin(service: Service, choice: Choice, *, total: int, rate: float, by: str, why: str, id: str = "") -> Job:
     """Begin the job: from here on it is durable, and whoever runs jobs runs it."""
     await _checked(service, choice)
     app = app_of(service)
     fixed = msgspec.structs.replace(choice, pressed=app.clock.now())
     job = Job(
-        id=new_id(),
+        id=id or new_id(),
         service=service.name,
         act=ACT,
         parameters=msgspec.json.encode(fixed),

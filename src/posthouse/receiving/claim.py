@@ -28,6 +28,7 @@ NEWER_WITHIN = 10.0
 """Seconds that an older version waits for a newer one of the same fact, when its consumer takes both from topics of
 their own: the newer one says more."""
 
+REPLAYED = "earlier events of its key are being applied again: see `posthouse jobs list TARGET`"
 FORGOTTEN = "older than the inbox remembers: it may have been applied before"
 
 
@@ -72,9 +73,10 @@ def dispose(
     reached: int = 0,
     forgotten: bool = False,
     newer_expected: bool = False,
+    replayed: bool = False,
 ) -> Literal["run", "drop"] | Hold | Quarantine:
     """What is done with an event that stands so in its key, which has come to number `reached`. `forgotten`: it may have been applied longer ago than the inbox
-    remembers. `newer_expected`: another version of its fact is about to come."""
+    remembers. `newer_expected`: another version of its fact is about to come. `replayed`: what comes before it is being applied again."""
     match decision:
         case OrderDecision.NEXT if forgotten:
             return Quarantine(FORGOTTEN)
@@ -87,7 +89,7 @@ def dispose(
         case OrderDecision.GAP:
             return Hold("gap", gap(inbound.entry.sequence or 0, reached), after=inbound.policy.gap_deadline)
         case OrderDecision.BLOCKED:
-            return Hold("blocked", "an earlier event of its key is held")
+            return Hold("blocked", REPLAYED if replayed else "an earlier event of its key is held")
         case OrderDecision.FORK:
             return Quarantine("fork: its number or its id belongs to another event")
         case OrderDecision.DUPLICATE:
@@ -177,6 +179,7 @@ class Claimer:
             reached=known.sequence if isinstance(known, KeyPosition) else 0,
             forgotten=is_next and entry.sequence is None and await self._is_forgotten(inbound),
             newer_expected=is_next and self._awaits_newer(inbound) and not await self._is_applied(tx, inbound),
+            replayed=isinstance(known, KeyPosition) and bool(known.replay),
         ):
             case "run":
                 if await self.store.inbox.advance(tx, self.consumer, entry):

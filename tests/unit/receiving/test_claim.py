@@ -44,6 +44,7 @@ def test_what_is_done_with_an_event_follows_from_where_it_stands(bench: Bench, e
     assert dispose(OrderDecision.DUPLICATE, inbound) == "drop"
     assert dispose(OrderDecision.GAP, inbound, reached=1) == Hold("gap", reason, after=5.0)
     assert dispose(OrderDecision.BLOCKED, inbound) == Hold("blocked", "an earlier event of its key is held")
+    assert "applied again" in str(dispose(OrderDecision.BLOCKED, inbound, replayed=True))
     assert isinstance(dispose(OrderDecision.FORK, inbound), Quarantine)
     assert dispose(OrderDecision.NEXT, inbound, forgotten=True) == Quarantine(FORGOTTEN)
     assert dispose(OrderDecision.NEXT, again) == Hold("retrying", "may have run before a crash", attempts=1)

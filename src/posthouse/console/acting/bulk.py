@@ -35,6 +35,7 @@ TITLES = {
     "held.release.all": ("Release all", "have their keys released", "Missing numbers are given up: their keys go past them."),
     "outbox.resend": ("Send again", "", ""),
     "projection.rebuild": ("Rebuild", "", ""),
+    "replay": ("Apply again", "", ""),
     "saga.retry.all": ("Retry all", "run again what failed", ""),
     "saga.resume.all": ("Complete all", "go on without what failed, and partial ones are completed", "What failed is taken as done by hand: make sure that it was."),
     "saga.cancel.all": ("Compensate all", "undo all their steps and end as cancelled", "What is undone is not done again: new sagas have to be started for it."),

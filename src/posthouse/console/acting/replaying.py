@@ -14,10 +14,12 @@ from posthouse.app import app_of
 from posthouse.console.acting.act import Act, AnyAct, Call, Look, Name, Outcome
 from posthouse.console.asking import Refusal
 from posthouse.errors import did_you_mean
+from posthouse.history.replay import Choice, From
 from posthouse.jobs import Told, Work, begun
 from posthouse.processes.projection.rebuilding import Plan, Progress
 from posthouse.replays import rebuild, seek
-from posthouse.resend import Choice, resend
+from posthouse.resend import Choice as Resending
+from posthouse.resend import resend
 from posthouse.service import Service
 from posthouse.store import Action
 from posthouse.store.actions import of_item
@@ -92,9 +94,9 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
     force: bool = False
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> Resending:
         """As `resend` takes it."""
-        return Choice(
+        return Resending(
             topic=self.topic,
             tenant=self.tenant,
             key=self.key,
@@ -147,6 +149,58 @@ async def _look_rebuild(call: Call[Anew]) -> Look:
         lines=["This console runs its handlers meanwhile. It goes on after a restart."],
         seen=" ".join(f"{row.number} {row.state}" for row in rows),
     )
+
+
+class Again(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events one consumer is given once more, and how fast; a rate of 0 is as fast as it goes."""
+
+    consumer: Name | None = None
+    type: Name | None = None
+    tenant: Name | None = None
+    key: str | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    source: From = msgspec.field(default="log", name="from")
+    reprocess: bool = False
+    twice: bool = False
+    rate: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+    def choice(self, service: Service) -> Choice:
+        """As a replay takes it."""
+        return Choice(
+            consumer=reprocessing.consumer_of(service, self.consumer),
+            type=self.type,
+            tenant=self.tenant,
+            key=self.key,
+            since=None if self.since is None else self.since.timestamp(),
+            until=None if self.until is None else self.until.timestamp(),
+            source=self.source,
+            reprocess=self.reprocess,
+            twice=self.twice,
+        )
+
+
+async def _look_again(call: Call[Again]) -> Look:
+    choice = call.parameters.choice(call.service)
+    plan = await reprocessing.planned(call.service, choice)
+    if not plan.events:
+        raise Refusal(409, "Nothing to apply: nothing of the range is there, or all of it was applied.")
+    shown = {f"{part.type}, {part.tenant}": part.again + part.missing for part in plan.parts[:20]}
+    return Look(
+        sentence=f"{plan.events:,} events are applied by {choice.consumer} once more, and by nobody else.",
+        danger="What comes behind them in their keys waits meanwhile." if choice.reprocess else "",
+        lines=[f"{number:,} are left out: {reason}." for reason, number in plan.left_out.items()],
+        counts={**shown, **({"others": plan.events - sum(shown.values())} if len(plan.parts) > len(shown) else {})},
+    )
+
+
+async def _start_again(call: Call[Again], look: Look) -> Outcome:
+    choice = call.parameters.choice(call.service)
+    total = sum(int(number) for number in look.counts.values())
+    job = await reprocessing.begin(
+        call.service, choice, total=total, rate=call.parameters.rate, by=call.by, why=call.why, id=call.press
+    )
+    return Outcome(sentence="It has begun, as a job.", job=job.id)
 
 
 async def _start(name: str, call: Call[object], total: int = 0) -> Outcome:
@@ -211,4 +265,5 @@ ACTS: tuple[AnyAct, ...] = (
     Act(name="seek", title="Move the consumer", role="replayer", parameters=Place, look=_look_seek, do=_seek, all_tenants=True, grant="replay"),
     Act(name="outbox.resend", title="Send again", role="replayer", parameters=Lost, look=_look_resend, do=_start_resend, all_tenants=True, grant="replay"),
     Act(name="projection.rebuild", title="Rebuild", role="replayer", parameters=Anew, look=_look_rebuild, do=_start_rebuild, all_tenants=True, grant="replay"),
+    Act(name="replay", title="Apply again", role="replayer", parameters=Again, look=_look_again, do=_start_again, all_tenants=True, grant="replay"),
 )  # fmt: skip
