@@ -98,7 +98,10 @@ async def test_a_harness_has_keys_of_its_own_and_leaves_those_of_persons_alone(h
     assert not {"keys.db", "master.key"} & {file.name for file in folder}
 
 
-async def test_a_power_cut_after_any_step_changes_nothing_of_what_is_said_in_secret() -> None:
+async def test_a_power_cut_after_any_step_changes_nothing_of_what_is_said_in_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     service = Service("hotel")
     service.event("guest.welcomed.v1", key="guest_id", about="guest_id")(GuestWelcomed)
     service.on(GuestWelcomed)(_listen)
@@ -110,6 +113,7 @@ async def test_a_power_cut_after_any_step_changes_nothing_of_what_is_said_in_sec
 
     crashes = await assert_survives_crashes(scenario, service)
     assert crashes.runs == crashes.steps > 3
+    assert await asyncio.to_thread(lambda: list(tmp_path.glob("posthouse-*"))) == [], "it has keys of its own"
 
 
 async def _listen(event: Event[GuestWelcomed], tx: Tx) -> None:

@@ -147,7 +147,9 @@ class Plant(Harness):
     async def _start(self) -> None:
         """Open everything anew, as a new process does: nothing that was only in memory is known any more."""
         for service, store, broker in zip(self.services, self._guards, self._brokers, strict=True):
-            rehost(service, store=cast("Store", store), broker=cast("Broker", broker), clock=self.clock)
+            secrets = self._under_own_keys(app_of(service).opened.secrets)
+            place = cast("Store", store)
+            rehost(service, store=place, broker=cast("Broker", broker), clock=self.clock, secrets=secrets)
         counting, self.counting = self.counting, False  # set-up functions are no part of the story
         self._runtimes = [await app_of(service).opened.prepare() for service in self.services]
         self.counting = counting
