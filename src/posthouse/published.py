@@ -23,6 +23,8 @@ log = logging.getLogger("posthouse.contracts")
 
 PAUSE = 10.0
 """Seconds between two fetches, whatever asks for them."""
+WITHIN = 15.0
+"""Seconds for a whole fetch, however slowly it comes."""
 PATIENCE = 120.0
 """Seconds for which an event waits for a schema that the place does not have, though it has others of its version."""
 WEB = ("http", "https")
@@ -78,10 +80,12 @@ class Published:
         self._asked_at = now
         self.fetched += 1
         try:
-            await asyncio.to_thread(self._look)
+            async with asyncio.timeout(WITHIN):
+                await asyncio.to_thread(self._look)
             self._failed = ""
-        except (AuditUnavailable, ConfigurationError) as error:
-            self._failed = f"the contracts in {self._source.name} cannot be had: {self._words(error)}"
+        except (AuditUnavailable, ConfigurationError, TimeoutError) as error:
+            why = self._words(error) or f"no whole answer within {WITHIN:.0f} s"
+            self._failed = f"the contracts in {self._source.name} cannot be had: {why}"
             log.warning("%s; next try in %.0f s", self._failed, PAUSE)
             raise ContractsUnavailable(self._failed) from error
 

@@ -362,6 +362,32 @@ def test_what_is_no_place_of_contracts_is_refused(url: str, words: str) -> None:
         published.source_at(url)
 
 
+async def test_a_place_that_answers_ever_so_slowly_is_as_good_as_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published, "WITHIN", 0.5)
+    over = threading.Event()
+
+    class Slow(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            while not over.wait(0.1):
+                self.wfile.write(b" ")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        known = published.Published(published.source_at(f"http://127.0.0.1:{server.server_address[1]}"), ManualClock())
+        with pytest.raises(ContractsUnavailable, match="no whole answer within"):
+            await known.learn(SchemaUnknown(SchemaGuard(fetches=True), "orders/order/placed/v1", "sha256-x"), 0.0)
+    finally:
+        over.set()
+        server.shutdown()
+        server.server_close()
+
+
 async def test_whoever_is_sent_elsewhere_does_not_go(tmp_path: Path) -> None:
     class Elsewhere(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -8,12 +8,19 @@ import typer
 from typer.core import TyperGroup
 
 from posthouse.cli.output import aim, complain, end_of_reader
-from posthouse.errors import AuditUnavailable, BrokerUnavailable, PosthouseError, StoreFull, StoreUnavailable
+from posthouse.errors import (
+    ArchiveUnavailable,
+    AuditUnavailable,
+    BrokerUnavailable,
+    PosthouseError,
+    StoreFull,
+    StoreUnavailable,
+)
 
 CHECK_FAILED = 1
 BAD_INPUT = 2
 
-_AWAY = (AuditUnavailable, StoreUnavailable, StoreFull, BrokerUnavailable)
+_AWAY = (ArchiveUnavailable, AuditUnavailable, StoreUnavailable, StoreFull, BrokerUnavailable)
 
 
 class Group(TyperGroup):
