@@ -19,6 +19,7 @@ EVENTS = "events/"
 """Where batches are: a batch is called after the position of its first event, so that no two can begin at the same one."""
 ID = 1000
 """So many bytes of an id are in its entry, at most."""
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError)
 _encode = msgspec.msgpack.encode
 
 
@@ -62,7 +63,7 @@ def read_travelled(event: bytes) -> Travelled:
     """What was hashed of an event, apart."""
     try:
         return _travelled(event)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise BatchError(f"it is no event: {error}") from error
 
 
@@ -70,7 +71,7 @@ def id_of(event: bytes) -> str:
     """The id of an event; BatchError where it has none."""
     try:
         return _named(event).id
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise BatchError(f"it is no event: {error}") from error
 
 
@@ -92,7 +93,7 @@ def read_batch(data: bytes) -> Batch:
     """BatchError for bytes that are none."""
     try:
         return _batch(data)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise BatchError(f"it is no batch of events: {error}") from error
 
 
@@ -111,7 +112,7 @@ def entries(batch: Batch) -> list[bytes]:
             sha256(salts[at : at + SALT] + event).digest() + _named(event).id.encode()[:ID]
             for at, event in zip(range(0, len(salts), SALT), batch.events, strict=True)
         ]
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise BatchError(f"one of its events cannot be read: {error}") from error
 
 

@@ -51,11 +51,31 @@ def differences(limits: Mapping[Place, int], signed: Mapping[int, Signed], paths
                 *_beyond(signed, size),
                 *_contradicted(truth, signed),
                 *told(_changes(places[0], truth, ranges)),
-                *_misnamed(places[0], ranges),
+                *_unreadable(places[0], ranges),
                 *_unknown(truth),
                 *_files(truth, limits, signed),
             ]
     return list(_beyond(signed, 0))
+
+
+def unsigned(place: Place, paths: Sequence[str], end: int) -> Iterator[Finding]:
+    """Batches behind everything that was signed which do not follow one another."""
+    for path in paths:
+        first = first_in(path)
+        if first is None or first < end:
+            continue
+        try:
+            batch = read_batch(place.get(path) or b"")
+            words = (
+                ""
+                if batch.first == first == end
+                else f"does not go on from event {end:,}, where the one before it ends"
+            )
+            end = first + len(batch.events)
+        except BatchError as error:
+            words = f"cannot be read: {error}"
+        if words:
+            yield Finding("file", f"{path} in {place.name}, which nobody has signed yet, {words}", position=first)
 
 
 def _ranges(paths: Sequence[str], end: int) -> Iterator[Range]:
@@ -181,11 +201,18 @@ def _contradicted(truth: Truth, signed: Mapping[int, Signed]) -> Iterator[Findin
             continue
 
 
-def _misnamed(place: Place, ranges: Sequence[Range]) -> Iterator[Finding]:
+def _unreadable(place: Place, ranges: Sequence[Range]) -> Iterator[Finding]:
+    """Files among the batches that are none, or none of their name."""
     for one in ranges:
-        if one.path is not None and (first := _whatever(place, one).first) != one.first:
-            words = f"{one.path} in {place.name} was changed: it says that it begins with event {first:,}"
-            yield Finding("file", words, position=one.first)
+        if one.path is None:
+            continue
+        try:
+            first = _batch(place, one).first
+            words = "" if first == one.first else f"was changed: it says that it begins with event {first:,}"
+        except BatchError as error:
+            words = f"cannot be read: {error}"
+        if words:
+            yield Finding("file", f"{one.path} in {place.name} {words}", position=one.first)
 
 
 def _unknown(truth: Truth) -> Iterator[Finding]:

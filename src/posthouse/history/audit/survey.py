@@ -34,7 +34,7 @@ def survey(place: Place, keys: Sequence[Verifier], second: Place | None = None) 
     there: dict[int, Signed] = {}
     if second is not None:
         there, more = _read_all(second, keys)
-        found += [*more, *_contradictions(place, here, second, there)]
+        found += [*more, *_contradictions(place, here, second, there), *_newest_file(second, keys, there, PATIENCE)]
     found += _newest_file(place, keys, here, PATIENCE)
     if not here and not found:
         found.append(Finding("checkpoint", f"{place.name} holds no checkpoint: nothing is proven of what is there"))

@@ -11,7 +11,7 @@ import msgspec
 
 from posthouse.history.audit.batches import EVENTS, BatchError, entries, first_in, read_batch, write_bundle
 from posthouse.history.audit.checkpoints import Signed
-from posthouse.history.audit.differences import differences
+from posthouse.history.audit.differences import differences, unsigned
 from posthouse.history.audit.findings import Finding
 from posthouse.history.audit.merkle import leaves
 from posthouse.history.audit.notes import Verifier
@@ -42,7 +42,7 @@ def verify(
     paths = [path for path in place.list(EVENTS) if first_in(path) is not None]
     again = _Again(limits, signed)
     if not all(again.takes(path, progress) for path in paths) or not again.ends_well():
-        findings += differences(limits, signed, paths)
+        findings += [*differences(limits, signed, paths), *unsigned(place, paths, max(signed, default=0))]
         if not findings:
             findings.append(Finding("unknown", f"{place.name} is not what was signed, and nobody can tell where"))
     newest = signed[max(signed)] if signed else None

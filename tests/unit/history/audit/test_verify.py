@@ -284,7 +284,30 @@ def test_an_unreadable_batch_is_told_and_the_rest_is_still_looked_at(log: Spoila
     changed = list(log.batch(800).events)
     changed[1] = changed[1].replace(b"o801", b"o8o1")
     log.rewrite(800, changed)
-    assert [finding.kind for finding in log.verify().findings] == ["removed", "changed"]
+    assert [finding.kind for finding in log.verify().findings] == ["removed", "changed", "file"]
+    assert log.said()[2].startswith(f"{batch_path(400)} in {log.place.name} cannot be read: it is no batch of events")
+
+
+def test_a_file_among_the_batches_that_is_none_is_named(log: Spoilable) -> None:
+    assert log.place.put(batch_path(450), b"nothing")
+    [said] = log.said()
+    assert said.startswith(f"{batch_path(450)} in {log.place.name} cannot be read")
+
+
+def test_a_batch_that_is_not_signed_yet_has_to_follow_the_one_before(log: Spoilable) -> None:
+    AuditLog(log.place).append(events(1000, 1010))
+    AuditLog(log.place).append(events(1010, 1020))
+    log.remove(batch_path(1000))
+    assert log.said() == [
+        f"{batch_path(1010)} in {log.place.name}, which nobody has signed yet, does not go on from event 1,000, where the one before it ends"
+    ]
+
+
+def test_an_event_whose_id_is_no_text_any_more_is_named(log: Spoilable) -> None:
+    changed = list(log.batch(400).events)
+    changed[23] = changed[23].replace(b"e423", b"e4\xff3")
+    log.rewrite(400, changed)
+    assert _kinds(list(log.verify().findings)) == [("changed", "e423", 423)]
 
 
 def test_bundles_that_are_lost_everywhere_do_not_hide_an_event(log: Spoilable) -> None:
