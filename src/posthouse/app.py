@@ -21,7 +21,7 @@ from posthouse.health import Health
 from posthouse.history.archive import ArchiveReader
 from posthouse.history.archive.opening import reader_of
 from posthouse.history.archive.places import check_place
-from posthouse.history.audit.settings import Audit
+from posthouse.history.audit.settings import Audit, audit_here
 from posthouse.opened import Opened, Ports
 from posthouse.operators import OperatorsLog
 from posthouse.options import checked, misfit
@@ -59,7 +59,7 @@ class App:
     `signing`: which facts are signed and verified, and by which keys; without it, what the environment says in POSTHOUSE_SIGNING.
     `archive`: where every event is kept, as in `s3://bucket/folder` or `file:///var/lib/archive`; without it, what the environment says in
     POSTHOUSE_ARCHIVE, and else nowhere.
-    `audit`: where events are logged so that nobody can touch them unseen.
+    `audit`: where events are logged so that nobody can touch them unseen; without it, the place that POSTHOUSE_AUDIT names, if it does.
     """
 
     @checked
@@ -111,7 +111,7 @@ class App:
         if self._archive is not None:
             check_place(self._archive)
         self._signing = signing
-        self._audit = audit
+        self._audit = audit or audit_here()
         self._opened: Opened | None = None
         for service in services:
             service.hosted_by(self)

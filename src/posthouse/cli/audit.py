@@ -20,15 +20,14 @@ from posthouse.history.audit.place import open_place
 from posthouse.history.audit.proofs import check as check_proof
 from posthouse.history.audit.proofs import prove as prove_event
 from posthouse.history.audit.proofs import prove_extension
+from posthouse.history.audit.settings import KEYS, PLACE, PRIVATE_FILE, SECOND
 from posthouse.history.audit.standing import Standing
 from posthouse.history.audit.survey import standing
 from posthouse.history.audit.verify import Report
 from posthouse.history.audit.verify import verify as verify_log
-from posthouse.trust.signatures.signing import KEYS, PRIVATE_FILE
 
 app = typer.Typer(no_args_is_help=True, help="The audit log: verify it, prove an event, sign a checkpoint.")
 
-PLACE, SECOND = "POSTHOUSE_AUDIT", "POSTHOUSE_AUDIT_SECOND"
 SHOWN = 50
 """So many findings are shown for people; --json has them all."""
 

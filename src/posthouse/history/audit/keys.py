@@ -9,8 +9,8 @@ from pathlib import Path
 from posthouse.errors import ConfigurationError
 from posthouse.history.audit.log import Signer
 from posthouse.history.audit.notes import Verifier
+from posthouse.history.audit.settings import PRIVATE, PRIVATE_FILE
 from posthouse.trust.signatures.keys import Key, private_in, read_keys, read_private
-from posthouse.trust.signatures.signing import PRIVATE, PRIVATE_FILE
 
 USE = "audit"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import get_args
@@ -11,6 +12,9 @@ from posthouse.errors import did_you_mean
 from posthouse.options import Count, Options, Seconds, SomeSeconds
 
 MIB = 2**20
+PLACE, SECOND, KEYS = "POSTHOUSE_AUDIT", "POSTHOUSE_AUDIT_SECOND", "POSTHOUSE_AUDIT_KEYS"
+PRIVATE, PRIVATE_FILE = "POSTHOUSE_AUDIT_PRIVATE", "POSTHOUSE_AUDIT_PRIVATE_FILE"
+"""Variables of the environment: the two places, and the public file; private halves themselves, or the file that has them."""
 
 
 class Audit(Options):
@@ -21,7 +25,7 @@ class Audit(Options):
     keys: str | PurePath
     """The public file of `posthouse keys`, with a key made by `--use audit`."""
     private: str | PurePath | None = None
-    """The file with its private half. None: what the environment says in POSTHOUSE_SIGNING_PRIVATE_FILE or POSTHOUSE_SIGNING_PRIVATE;
+    """The file with its private half. None: what the environment says in POSTHOUSE_AUDIT_PRIVATE_FILE or POSTHOUSE_AUDIT_PRIVATE;
     where there is none, events are logged here, and signed by whoever has it."""
     second: str | None = None
     """Where checkpoints and tiles are copied to, best where other people have the say: without it nobody sees that a log was made anew."""
@@ -45,3 +49,10 @@ class Audit(Options):
             for name in self.classes
             if name not in known
         ]
+
+
+def audit_here() -> Audit | None:
+    """What the environment says of an audit log; None where it says nothing."""
+    if not (place := os.environ.get(PLACE, "").strip()):
+        return None
+    return Audit(place=place, second=os.environ.get(SECOND) or None, keys=os.environ.get(KEYS) or "keys.toml")

@@ -17,6 +17,7 @@ from posthouse.history.audit.auditor import Auditor
 from posthouse.history.audit.batches import EVENTS, batch_path, id_of, read_batch, read_travelled
 from posthouse.history.audit.keys import verifiers
 from posthouse.history.audit.places.folder import Folder
+from posthouse.history.audit.settings import audit_here
 from posthouse.history.audit.verify import verify
 from posthouse.trust.signatures.keys import write_keys
 from tests.kit.signing import Keys
@@ -211,6 +212,15 @@ async def test_keys_that_cannot_sign_are_refused_at_the_start(tmp_path: Path, ke
     with pytest.raises(ConfigurationError, match="no key for checkpoints"):
         async with running(shop):
             pass
+
+
+def test_the_environment_names_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert audit_here() is None
+    monkeypatch.setenv("POSTHOUSE_AUDIT", "log")
+    assert audit_here() == Audit(place="log", keys="keys.toml")
+    monkeypatch.setenv("POSTHOUSE_AUDIT_SECOND", "second")
+    monkeypatch.setenv("POSTHOUSE_AUDIT_KEYS", "public.toml")
+    assert audit_here() == Audit(place="log", second="second", keys="public.toml")
 
 
 def test_a_class_that_there_is_not_is_refused(keys: Keys) -> None:
