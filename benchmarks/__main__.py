@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    archiving,
     auditing,
     brokers,
     counting,
@@ -58,6 +59,7 @@ MEASURES: Mapping[str, Measure] = {
     "tracing": tracing.tracing,
     "signing": signing.embedded,
     "encrypting": encrypting.encrypting,
+    "archive": archiving.archiving,
     "auditing": auditing.auditing,
 }
 

@@ -39,6 +39,8 @@ log = logging.getLogger("posthouse.archive")
 RECEIVE_WAIT = 1.0
 FIRST_PAUSE, LAST_PAUSE = 0.5, 5.0
 """Seconds between the first two tries while something is away, and at the most."""
+DAY = 86_400 * 1_000_000
+"""Microseconds."""
 TURN = 500
 """Frames that are read before others have their turn."""
 FORGET = 5_000
@@ -245,11 +247,12 @@ def known_of(place: Place, manifest: Manifest, rows: Sequence[Row]) -> set[bytes
 
 
 def _by_file(plan: str, pending: Sequence[Pending]) -> Mapping[str, Sequence[Row]]:
-    files: dict[str, list[Row]] = {}
+    """Rows by the name of their file, one for each class, topic and day."""
+    files: dict[tuple[str, str, int], list[Row]] = {}
     for each in pending:
         row = each.row
-        files.setdefault(name_of(plan, row.retention, row.topic, row.day), []).append(row)
-    return files
+        files.setdefault((row.retention, row.topic, row.received // DAY), []).append(row)
+    return {name_of(plan, retention, topic, rows[0].day): rows for (retention, topic, _), rows in files.items()}
 
 
 async def _left(stream: Stream) -> None:

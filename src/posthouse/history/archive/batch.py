@@ -9,6 +9,9 @@ from posthouse.broker import Delivery
 from posthouse.history.archive.rows import Row
 from posthouse.history.archive.settings import ArchiveSettings
 
+FEW = 50
+"""So many deliveries are taken at least, however large they are."""
+
 
 class Pending(NamedTuple):
     """An event, and every delivery that brought it."""
@@ -25,6 +28,8 @@ class Batch:
         self._held: dict[bytes, Pending] = {}
         self._bytes = 0
         self._count = 0
+        self._usual = settings.bytes // FEW
+        """Bytes of one, of late."""
         self._since: float | None = None
         """When the first of them came, by a clock that nobody sets."""
 
@@ -35,8 +40,9 @@ class Batch:
 
     @property
     def room(self) -> int:
-        """So many deliveries more may be taken."""
-        return self._settings.window - self._count
+        """So many deliveries more may be taken: of the size of those that came before, as many as there is room for."""
+        left = self._settings.bytes - self._bytes
+        return min(self._settings.window - self._count, max(FEW, left * 5 // (4 * self._usual)))
 
     def add(self, pending: Pending, now: float, *, again: bool = False) -> None:
         """Take one; one that waits for somebody else's plan comes `again`, and is looked at soon."""
@@ -46,7 +52,9 @@ class Batch:
             known.deliveries.extend(pending.deliveries)
             return
         self._held[pending.row.digest] = pending
-        self._bytes += pending.row.weight
+        weight = pending.row.weight
+        self._bytes += weight
+        self._usual += (weight - self._usual) // 16
         due = now - max(0.0, self._settings.every - self._settings.look) if again else now
         self._since = due if self._since is None else min(self._since, due)
 

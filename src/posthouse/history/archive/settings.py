@@ -13,9 +13,9 @@ class ArchiveSettings(Options):
 
     every: Seconds = 60.0
     """An event waits so long for others, at most, before files are made: of little traffic that makes small ones, which are compacted."""
-    bytes: Count = 24 * MIB
+    bytes: Count = 12 * MIB
     """Files are made as soon as so many bytes are in hand, about."""
-    window: Count = 40_000
+    window: Count = 10_000
     """So many frames are in hand at once, at most, received and not acknowledged."""
     lease: Seconds = 60.0
     """A member that writes nothing for so long is given up: what it had in hand is written by others."""
