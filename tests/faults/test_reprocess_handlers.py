@@ -35,6 +35,7 @@ from posthouse.receiving.typed import OnReplay
 from posthouse.store import HeldFilter, Scope
 from posthouse.store.jobs import Job
 from posthouse.trust.rights import Asked, signed_in
+from posthouse.watch.status import drained
 from tests.kit.waiting import eventually
 
 _ANY, _DEAD = HeldFilter(), HeldFilter(state="dead")
@@ -363,3 +364,34 @@ async def test_a_stream_has_the_events_where_its_versions_are_the_numbers_of_its
             job = await desk.replay(source="stream")
             assert (job.state, job.done, job.total) == ("done", 3, 3)
             assert [n for _, n, again, _ in desk.seen if again] == [1, 2, 3]
+
+
+async def test_a_fact_in_two_versions_is_applied_again_once(tmp_path: Path) -> None:
+    shop, seen = Service("shop"), list[tuple[str, bool]]()
+    App(shop, store=f"sqlite:///{tmp_path}/shop.db", broker=f"embedded:///{tmp_path}/log.db")
+    old, new = shop.event("order.placed.v1", key="key")(Placed), shop.event("order.placed.v2", key="key")(PlacedNow)
+    shop.downcast(new, to=old)(lambda now: Placed(key=now.key, number=now.number))
+    shop.upcast(old, to=new)(lambda before: PlacedNow(key=before.key, number=before.number, channel=""))
+
+    @shop.on(new)
+    async def note(event: Event[PlacedNow], tx: Tx) -> None:
+        seen.append((event.type, event.replayed))
+
+    async with shop.running():
+        for number in (1, 2):
+            async with shop.transaction(tenant="t1") as tx:
+                tx.publish(new(key="a", number=number, channel="web"))
+        await eventually(lambda: len(seen) == 2)
+        assert (await drained(shop)).verdict == "adds up"
+        choice = Choice(consumer="shop", reprocess=True)
+        plan = await reprocessing.planned(shop, choice)
+        assert (plan.events, plan.left_out) == (2, {"another version": 2})
+        job = await reprocessing.begin(shop, choice, total=2, rate=0.0, by="ada", why="ticket 7")
+        assert (await reprocessing.run(shop, job.id, look=0.02)).done == 2
+        assert seen[2:] == [("shop.order.placed.v2", True)] * 2
+
+
+class PlacedNow(Payload):
+    key: str
+    number: int
+    channel: str

@@ -8,17 +8,33 @@ from functools import partial
 import msgspec
 
 from posthouse.broker import Delivery, Frame
+from posthouse.errors import SecretsUnavailable
 from posthouse.receiving import Executor
 from posthouse.receiving.collisions import despite_collisions
+from posthouse.receiving.executor import NOTHING_KNOWN
 from posthouse.receiving.handler import Answer
 from posthouse.receiving.inbound import InboundEvent
 from posthouse.receiving.policy import DEFAULT
-from posthouse.seam.current import during, handling
+from posthouse.seam.current import Current, during, handling
+from posthouse.seam.masking import words_here
 from posthouse.store import InboxEntry, KeyPosition, Transaction
 from posthouse.store.replays import Line, Staged
 
 NOBODY: Answer = (None,)
 """The answer of a call that was not made."""
+
+
+AWAY = (*NOTHING_KNOWN, SecretsUnavailable)
+"""The trouble of the database, or of keys, not of the event: it is tried again, and no run is counted."""
+
+
+class NotApplied(Exception):
+    """Why an event was not applied again: the error, and what it says without what is personal."""
+
+    def __init__(self, cause: Exception, words: str) -> None:
+        super().__init__(words)
+        self.cause = cause
+        self.words = words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,21 +66,25 @@ class Applier:
             await self._open(tx, line)
 
     async def again(self, row: Staged, inbound: InboundEvent, attempt: int, *, is_last: bool) -> bool:
-        """Run its handler; the `last` of its key opens that. False when somebody else has dealt with it."""
-        executor, known = self.executor, None
-        if inbound.event is not None and inbound.handler is not None:
-            known = inbound.handler.by_name.get(inbound.event.type)
-        with during(
-            handling(inbound.event, executor.consumer, attempt, None if known is None else known.payload.cls)
-        ) as here:
-            opened = (await executor.runner.opened([inbound]))[0]
-            if opened is not inbound:
-                here.become(
-                    handling(opened.event, executor.consumer, attempt, None if known is None else known.payload.cls)
-                )
-            answer = await self._asked(opened)
-            run = partial(self._transact, row, opened, answer, is_last=is_last)
-            return await despite_collisions(run, executor.consumer)
+        """Run its handler; the `last` of its key opens that. False when somebody else has dealt with it. NotApplied when the handler
+        failed, or what comes before it."""
+        with during(self._here(inbound, attempt)) as here:
+            try:
+                opened = (await self.executor.runner.opened([inbound]))[0]
+                if opened is not inbound:
+                    here.become(self._here(opened, attempt))
+                answer = await self._asked(opened)
+                run = partial(self._transact, row, opened, answer, is_last=is_last)
+                return await despite_collisions(run, self.executor.consumer)
+            except AWAY:
+                raise
+            except Exception as error:
+                raise NotApplied(error, words_here(error)) from error
+
+    def _here(self, inbound: InboundEvent, attempt: int) -> Current:
+        event, handler = inbound.event, inbound.handler
+        known = None if event is None or handler is None else handler.by_name.get(event.type)
+        return handling(event, self.executor.consumer, attempt, None if known is None else known.payload.cls)
 
     async def feed(self, row: Staged) -> bool:
         """Give it to the consumer as if it came now: the inbox decides."""

@@ -29,10 +29,9 @@ from functools import partial
 import msgspec
 
 from posthouse.clock import backoff
-from posthouse.errors import GrantNeeded, ReplayPaused
-from posthouse.history.replay.applying import Applier
+from posthouse.errors import ReplayPaused
+from posthouse.history.replay.applying import AWAY, Applier, NotApplied
 from posthouse.receiving import Executor
-from posthouse.receiving.executor import NOTHING_KNOWN
 from posthouse.receiving.policy import Again, decide
 from posthouse.redaction import redacted, words_of
 from posthouse.store.replays import Line, Staged, Standing
@@ -197,13 +196,11 @@ class Run:
                 if await self._applied(row, apply) and is_last:
                     self._opened.add(row.line)
                 return DONE
-            except (GrantNeeded, *NOTHING_KNOWN):
-                raise
-            except Exception as error:
-                outcome = decide(inbound.policy, error, attempts)
-                log.warning("%s: %s was not applied again: %s", self._executor.consumer, row.event_id, words_of(error))
+            except NotApplied as failed:
+                outcome = decide(inbound.policy, failed.cause, attempts)
+                log.warning("%s: %s was not applied again: %s", self._executor.consumer, row.event_id, failed.words)
                 if not isinstance(outcome, Again):
-                    await self._stand_still(row, words_of(error))
+                    await self._stand_still(row, failed.words)
                     return None
                 if outcome.seconds:
                     await self._table.note(msgspec.structs.replace(row, attempts=attempts, error=""))
@@ -226,7 +223,7 @@ class Run:
                 self._done += 1
                 self._told(self._done, self._total)
                 return True
-            except NOTHING_KNOWN as error:
+            except AWAY as error:
                 failures += 1
                 log.info("%s: tried again: %s", self._executor.consumer, words_of(error))
                 await asyncio.sleep(backoff(failures, FIRST_PAUSE, LAST_PAUSE))
