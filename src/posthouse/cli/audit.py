@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from posthouse.cli.output import complain, counted, print_facts, print_json, say
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError
 from posthouse.events import timestamp
+from posthouse.history.audit.findings import Finding
 from posthouse.history.audit.log import Signer, seal
 from posthouse.history.audit.notes import NoteError, Verifier, opened, read_vkey
 from posthouse.history.audit.place import open_place
@@ -59,7 +61,16 @@ def audit() -> None:
 
 
 @app.command()
-def verify(place: At, second: Second = None, keys: Keys = None, key: VKey = [], as_json: AsJson = False) -> None:  # noqa: B006
+def verify(
+    place: At,
+    second: Second = None,
+    archive: Annotated[
+        str | None, typer.Option(metavar="URL", help="Look too whether this archive still holds what was logged.")
+    ] = None,
+    keys: Keys = None,
+    key: VKey = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
     """Read the whole log, and name every event that was changed, removed, added or reordered. Exit 1 if there is one.
 
     It needs the files and a public key, and no server. --second finds what a log alone cannot tell: that its end was cut off, or that
@@ -67,7 +78,8 @@ def verify(place: At, second: Second = None, keys: Keys = None, key: VKey = [], 
     """
     known, revoked = _keys(keys, key)
     report = verify_log(open_place(place), known, None if second is None else open_place(second))
-    findings = [finding.words for finding in report.findings]
+    found = [*report.findings, *(asyncio.run(_beside(place, archive)) if archive and not report.findings else ())]
+    findings = [finding.words for finding in found]
     if report.newest is not None and _is_signed_by(report.newest.note, revoked):
         findings.append(f"{report.newest.path} is signed with a key that was revoked: others may have made it")
     if as_json:
@@ -78,7 +90,7 @@ def verify(place: At, second: Second = None, keys: Keys = None, key: VKey = [], 
                 "signed": report.signed,
                 "checkpoints": report.checkpoints,
                 "signed_at": None if report.newest is None else timestamp(report.newest.at),
-                "findings": [*report.findings, *({"words": words} for words in findings[len(report.findings) :])],
+                "findings": [*found, *({"words": words} for words in findings[len(found) :])],
             }
         )
     else:
@@ -182,6 +194,14 @@ def status(
             say(problem, "red")
     if problems:
         raise typer.Exit(CHECK_FAILED)
+
+
+async def _beside(place: str, archive: str) -> list[Finding]:
+    from posthouse.history.archive.opening import reader_of
+    from posthouse.history.archive.places import open_place as archive_at
+    from posthouse.history.audit.beside import beside
+
+    return await beside(open_place(place), reader_of(archive_at(archive)))
 
 
 def _facts(found: Standing) -> dict[str, object]:

@@ -65,6 +65,12 @@ def test_a_touched_event_is_named_and_the_code_is_1(signed: Project) -> None:
     assert [(one["kind"], one["id"], one["position"]) for one in told["findings"]] == [("changed", "e17", 17)]
 
 
+def test_an_archive_that_lacks_what_was_logged_is_told(signed: Project) -> None:
+    ran = signed.run("audit", "verify", "log", *KEYS, "--archive", f"file://{signed.folder}/archive")
+    assert ran.exit_code == 1
+    assert "event e17, logged at position 17, is not in the archive" in ran.output
+
+
 def test_a_key_for_notes_takes_the_place_of_a_file(signed: Project) -> None:
     [key] = verifiers(signed.folder / "keys.toml")
     assert signed.run("audit", "verify", "log", "--key", str(key)).exit_code == 0
