@@ -29,6 +29,9 @@ NEVER_HERE = {
     "posthouse_relay_fenced_total": "no relay of one healthy process is ever overtaken",
     "posthouse_reconnects_total": "no server goes away in this test",
     "posthouse_loop_restarts_total": "no loop fails in this test",
+    "posthouse_archive_waiting": "nothing is archived in this test",
+    "posthouse_archive_oldest_seconds": "nothing is archived in this test",
+    "posthouse_archive_events_total": "nothing is archived in this test",
     "posthouse_audit_overdue_seconds": "no audit log is written in this test",
     "posthouse_signatures_refused_total": "no signature is asked for in this test",
 }
