@@ -18,6 +18,7 @@ from posthouse.cli.output import confirm, print_json, print_table
 from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.replays import seek as send_to
+from posthouse.reprocessing import consumer_of
 from posthouse.service import Service
 from posthouse.store import Action
 
@@ -46,7 +47,7 @@ def seek(
     consumer holds what comes after such a gap until it is released.
     """
     service = load(target)
-    name = _consumer(service, consumer)
+    name = consumer_of(service, consumer)
     topics = _topics(service, name, topic)
     moment = _moment(time, position, topics)
     place = time if position is None else f"position {position}"
@@ -97,23 +98,6 @@ def _show_plan(service: Service, name: str, topics: Sequence[str], place: str, a
 def _position(given: str | None) -> int | str | None:
     """Brokers whose positions are numbers want a number."""
     return int(given) if given is not None and given.isdecimal() else given
-
-
-def _consumer(service: Service, given: str | None) -> str:
-    known = [name for name in service.declared.consumers if name not in service.declared.projections]
-    name = given if given in known or given is None else f"{service.name}.{given}"
-    if name is None and len(known) == 1:
-        return known[0]
-    if name is None:
-        name = service.name
-    if name in service.declared.projections:
-        raise ConfigurationError(f"{name} is a read model: make it anew with `posthouse projection rebuild`")
-    if name not in known:
-        raise ConfigurationError(
-            f"{service.name} has no consumer {given or name!r}: it has {', '.join(known) or 'none'}."
-            f"{did_you_mean(given or name, known)}"
-        )
-    return name
 
 
 def _topics(service: Service, consumer: str, given: str | None) -> Sequence[str]:
