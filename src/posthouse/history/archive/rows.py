@@ -10,6 +10,7 @@ from posthouse.broker import Delivery
 from posthouse.clock import day_of
 from posthouse.errors import DecodeError
 from posthouse.events import PLATFORM, Event, decode_any
+from posthouse.events.envelope import LAST
 from posthouse.redaction import storable
 
 UNREAD = "unread"
@@ -81,13 +82,14 @@ def row_of(delivery: Delivery) -> Row:
     try:
         if defect is None:
             event = decode_any(frame.headers, frame.body)
-    except DecodeError as error:
+    except (DecodeError, UnicodeError) as error:
         defect = str(error)
     partition, offset, position = place_of(delivery)
     headers, frame_key = list(frame.headers.items()), None if frame.key is None else storable(frame.key)
+    if not "".join(frame.headers.values()).isascii():
+        headers = [(storable(name), storable(value)) for name, value in headers]
     if event is None:
         event = Event(id=storable(frame.id), type="", source="", data=b"", time="", tenant=PLATFORM)
-        headers = [(storable(name), storable(value)) for name, value in headers]
     actor, said = event.actor, event.type.rpartition(".v")[2]
     return Row(
         UNREAD if defect is not None else event.metadata.retention,
@@ -95,7 +97,7 @@ def row_of(delivery: Delivery) -> Row:
         partition,
         offset,
         position,
-        round(delivery.stored_at * 1e6),
+        round(moment_of(delivery) * 1e6),
         event.id,
         event.type,
         int(said) if said.isdecimal() and len(said) < 9 else None,
@@ -140,5 +142,10 @@ def place_of(delivery: Delivery) -> tuple[int, int, str | None]:
         partition, _, offset = position.partition(":")
         if partition.isdecimal() and offset.isdecimal() and position == f"{int(partition)}:{int(offset)}":
             return int(partition), int(offset), position if partition == "0" else None
+    return 0, round(moment_of(delivery) * 1e6), str(position)
+
+
+def moment_of(delivery: Delivery) -> float:
+    """When the log took it, in seconds since 1970; the first moment that there is for what is none."""
     at = delivery.stored_at
-    return 0, round(at * 1e6) if math.isfinite(at) else 0, str(position)
+    return min(max(at, 0.0), LAST) if math.isfinite(at) else 0.0
