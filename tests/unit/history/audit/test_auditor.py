@@ -12,14 +12,19 @@ import pytest
 
 from posthouse import App, Audit, Event, Payload, Service, Tx
 from posthouse.broker import Frame
+from posthouse.erasure import erase
 from posthouse.errors import ConfigurationError
 from posthouse.history.audit.auditor import Auditor
 from posthouse.history.audit.batches import EVENTS, batch_path, id_of, read_batch, read_travelled
-from posthouse.history.audit.keys import verifiers
+from posthouse.history.audit.keys import signer_in, verifiers
+from posthouse.history.audit.log import seal
 from posthouse.history.audit.places.folder import Folder
+from posthouse.history.audit.proofs import check, prove
 from posthouse.history.audit.settings import audit_here
 from posthouse.history.audit.verify import verify
-from posthouse.trust.signatures.keys import write_keys
+from posthouse.trust.signatures.keys import read_private, write_keys
+from tests.kit.audit import START
+from tests.kit.guests import Hotel
 from tests.kit.signing import Keys
 from tests.kit.waiting import eventually
 
@@ -212,6 +217,23 @@ async def test_keys_that_cannot_sign_are_refused_at_the_start(tmp_path: Path, ke
     with pytest.raises(ConfigurationError, match="no key for checkpoints"):
         async with running(shop):
             pass
+
+
+async def test_whoever_is_erased_is_in_the_log_as_noise_and_every_proof_holds(tmp_path: Path, keys: Keys) -> None:
+    keys.signing("a1")
+    private = keys.file.with_name("private-a1")
+    hotel = Hotel(tmp_path, audit=Audit(place=str(tmp_path / "log"), keys=keys.file, private=private, classes=("hot",)))
+    place, known = Folder(tmp_path / "log"), verifiers(keys.file)
+    async with hotel.app.running():
+        id = await hotel.register("g1", "Ada-Lovelace")
+        await eventually(lambda: any(True for _ in place.list(EVENTS)))
+        await asyncio.to_thread(seal, place, None, signer_in(keys.file, read_private(private), START), START)
+        before = prove(place, known, id)
+        await erase(hotel.service, "t1", "g1", why="asked on 3 May", by="dpo")
+    assert verify(place, known).findings == []
+    for proof in (before, prove(place, known, id)):
+        assert b"Ada" not in check(proof, known).event.body
+    assert not any(b"Ada" in path.read_bytes() for path in (tmp_path / "log").rglob("*") if path.is_file())
 
 
 def test_the_environment_names_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
