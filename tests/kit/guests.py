@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from posthouse import App, Audit, Event, Payload, Personal, Policy, Service, Tx, subject_erased
+from posthouse import App, Event, Payload, Personal, Policy, Service, Tx, subject_erased
 from posthouse.trust.secrets import Secrets
 
 
@@ -20,16 +20,7 @@ class GuestRegistered(Payload):
 class Hotel:
     """A service that hears itself, on some store and broker; `heard` is what its handler saw."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        store: str = "",
-        broker: str = "",
-        keys: str = "",
-        audit: Audit | None = None,
-        **options: object,
-    ) -> None:
+    def __init__(self, folder: Path, *, store: str = "", broker: str = "", keys: str = "", **options: object) -> None:
         self.folder = folder
         self.service = Service("hotel")
         self.registered = self.service.event("guest.registered.v1", key="guest_id", about="guest_id")(GuestRegistered)
@@ -47,7 +38,6 @@ class Hotel:
             store=store or f"sqlite:///{folder}/hotel.db",
             broker=broker or f"embedded:///{folder}/log.db",
             secrets=self.secrets,
-            audit=audit,
         )
 
     async def hear(self, event: Event[GuestRegistered], tx: Tx) -> None:

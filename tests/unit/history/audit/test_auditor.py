@@ -222,7 +222,14 @@ async def test_keys_that_cannot_sign_are_refused_at_the_start(tmp_path: Path, ke
 async def test_whoever_is_erased_is_in_the_log_as_noise_and_every_proof_holds(tmp_path: Path, keys: Keys) -> None:
     keys.signing("a1")
     private = keys.file.with_name("private-a1")
-    hotel = Hotel(tmp_path, audit=Audit(place=str(tmp_path / "log"), keys=keys.file, private=private, classes=("hot",)))
+    hotel = Hotel(tmp_path)
+    hotel.app = App(
+        hotel.service,
+        store=f"sqlite:///{tmp_path}/hotel.db",
+        broker=f"embedded:///{tmp_path}/frames.db",
+        secrets=hotel.secrets,
+        audit=Audit(place=str(tmp_path / "log"), keys=keys.file, private=private, classes=("hot",)),
+    )
     place, known = Folder(tmp_path / "log"), verifiers(keys.file)
     async with hotel.app.running():
         id = await hotel.register("g1", "Ada-Lovelace")
