@@ -199,7 +199,8 @@ async def _run(apps: Sequence[App], plan: Plan, stop: asyncio.Event, begun: asyn
     if runtimes:
         begun.set()
         for app, place in zip(apps, places, strict=True):
-            log.info("%s: %s %s", app.opened.name, ", ".join(plan.only), place)
+            parts = [part for part in plan.only if part != "archive" or app.opened.ports.archive_url is not None]
+            log.info("%s: %s %s", app.opened.name, ", ".join(parts), place)
     async with asyncio.TaskGroup() as group:
         for runtime in runtimes:
             group.create_task(runtime.run(stop, plan.only))
