@@ -44,7 +44,8 @@ class Audit(Options):
 
     def conflicts(self) -> list[str]:
         known = get_args(Retention)
-        return [
+        same = self.second is not None and self.second.rstrip("/") == self.place.rstrip("/")
+        return ["Audit: the second place is the first one: it would notice nothing"] * same + [
             f"Audit: there is no retention class {name!r}.{did_you_mean(name, known)}"
             for name in self.classes
             if name not in known

@@ -252,6 +252,11 @@ def test_the_environment_names_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert audit_here() == Audit(place="log", second="second", keys="public.toml")
 
 
+def test_a_second_place_that_is_the_first_one_is_refused(keys: Keys) -> None:
+    with pytest.raises(ConfigurationError, match="the second place is the first one"):
+        Audit(place="log", second="log/", keys=keys.file)
+
+
 def test_a_class_that_there_is_not_is_refused(keys: Keys) -> None:
     with pytest.raises(ConfigurationError, match="there is no retention class 'cool'"):
         Audit(place="log", keys=keys.file, classes=("cool",))
