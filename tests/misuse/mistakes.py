@@ -319,7 +319,7 @@ async with orders.running():
         Mistake(
             "run part text",
             'await orders.run(only="relay")',
-            "run(only='relay'): it is a list, each 'relay' or 'consumers' or 'timers': write only=['relay']",
+            "run(only='relay'): it is a list, each 'relay' or 'consumers' or 'timers' or 'archive': write only=['relay']",
         ),
         Mistake(
             "relay word",
@@ -1926,7 +1926,7 @@ posthouse watch shop --http 127.0.0.1:0""",
         Mistake(
             "run unknown part",
             "posthouse run shop --only consumer",
-            "Invalid value for '--only': Value error, 'consumer' is not one of 'relay', 'consumers', 'timers'.",
+            "Invalid value for '--only': Value error, 'consumer' is not one of 'relay', 'consumers', 'timers', 'archive'.",
         ),
         Mistake(
             "run relay word",
