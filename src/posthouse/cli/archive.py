@@ -135,7 +135,10 @@ def query_command(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="For DuckDB, over the table `events`.")],
     as_json: AsJson = False,
 ) -> None:
-    """Ask the archive in SQL: `SELECT type, count(*) FROM events GROUP BY 1`. What is live is read, nothing is changed."""
+    """Ask the archive in SQL: `SELECT type, count(*) FROM events GROUP BY 1`.
+
+    One SELECT. What is live is read, nothing is changed, and no other file is in reach.
+    """
     try:
         from posthouse.history.archive.querying import query
     except ModuleNotFoundError as error:

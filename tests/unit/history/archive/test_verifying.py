@@ -8,31 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from posthouse.brokers.memory import MemoryBroker
-from posthouse.clock import ManualClock
 from posthouse.errors import ArchiveDamaged
 from posthouse.history.archive.log import Entry, entry_name, read_manifest
 from posthouse.history.archive.places import open_place
 from posthouse.history.archive.verifying import Verified, verify
-from posthouse.stores.sqlite import SqliteStore
-from tests.kit.archives import TOPICS, member, published, until_archived
+from tests.kit.archives import TOPICS
 
 Spoil = Callable[[Path], object]
-
-
-@pytest.fixture
-async def archive(tmp_path: Path) -> Path:
-    """A sound one, of three rounds on two days."""
-    clock = ManualClock()
-    store, broker = SqliteStore(":memory:", clock=clock), MemoryBroker(clock=clock)
-    await store.upgrade()
-    place = open_place(f"file://{tmp_path}/archive")
-    for turn in range(3):
-        await published(broker, 9, first=9 * turn)
-        await until_archived(broker, clock, member(broker, place, store.archives, clock))
-        clock.advance(50_000.0)
-    await store.aclose()
-    return tmp_path / "archive"
 
 
 def files(archive: Path) -> Sequence[Path]:
