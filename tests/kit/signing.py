@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from posthouse import Signing
+from posthouse import Event, Signing
+from posthouse.store.outbox import Number
 from posthouse.trust.signatures.keys import Key, read_keys, write_keys
 
 REQUIRED = {"*": "require"}
@@ -40,3 +42,8 @@ class Keys:
         halves = [(id, base64.b64encode(self.secrets[id].private_bytes_raw()).decode()) for id in ids]
         path.write_text("".join(f"{id}:{half}\n" for id, half in halves))
         return Signing(keys=self.file, private=path, verify=verify)
+
+
+def numbered(event: Event[bytes], number: Number) -> Event[bytes]:
+    """A fact as its readers will see it: with what the relay stamps from the columns."""
+    return msgspec.structs.replace(event, sequence=number.sequence, lineage=number.lineage)

@@ -35,7 +35,7 @@ from posthouse.seam.seals import Seals
 from posthouse.seam.seam import Seam
 from posthouse.seam.timing import OTHERS, outcome_of
 from posthouse.store import OutboxRow, Transaction
-from posthouse.store.outbox import Number, OutboxTable
+from posthouse.store.outbox import OutboxTable
 
 MAX_ROW = str(2**63 - 1)
 """The longest id that a store gives to a row."""
@@ -417,11 +417,6 @@ def _timed(event: Event[bytes]) -> Event[bytes]:
     if event.key is None:
         return event
     return msgspec.structs.replace(event, extensions={**event.extensions, FIRST_ID: event.id})
-
-
-def numbered(event: Event[bytes], number: Number) -> Event[bytes]:
-    """A fact as its readers will see it: with what the relay stamps from the columns."""
-    return msgspec.structs.replace(event, sequence=number.sequence, lineage=number.lineage)
 
 
 def _beside(first: OutboxRow, row: OutboxRow, cast: Cast) -> OutboxRow:

@@ -23,6 +23,7 @@ from posthouse.events import Event, decode_any
 from posthouse.local.url import joined, split
 from posthouse.service import Service
 from posthouse.store import OutboxRow, Parameters, Rows, Store, Timer, Transaction
+from posthouse.store.outbox import Number
 from posthouse.store.savepoints import COMMITS, Detach, Fate, Savepoints, Step
 from posthouse.store.wording import text_of
 from posthouse.stores import open_store
@@ -59,7 +60,7 @@ class Said:
     def of(self, event: type[T]) -> list[Event[T]]:
         """The facts of one type."""
         event_type = event_type_of(event)
-        found = (decode_any(row.headers, row.body) for row in self._rows())
+        found = (decode_any(row.headers, row.body) for row in self.rows())
         return [e.with_data(event_type.payload.decode(e.data)) for e in found if e.type == event_type.name]
 
     def later(self, event: type[T]) -> list[Later[T]]:
@@ -75,22 +76,14 @@ class Said:
     @property
     def subjects(self) -> list[str]:
         """The types of all facts, in order: to see that nothing else was said."""
-        return [decode_any(row.headers, row.body).type for row in self._rows()]
+        return [decode_any(row.headers, row.body).type for row in self.rows()]
 
     def book(self, theirs: object = None) -> Book:
         """For one more transaction, or those of one connection of theirs."""
         self._books.append(Book(theirs))
         return self._books[-1]
 
-    def standing(self, row: OutboxRow) -> str:
-        """The id of the fact that was said with the same idempotency key; its own if none was."""
-        if row.idempotency_key is None:
-            return row.event_id
-        intent = (row.tenant, row.topic, row.idempotency_key)
-        same = (known for known in self._rows() if (known.tenant, known.topic, known.idempotency_key) == intent)
-        return next((known.event_id for known in same), row.event_id)
-
-    def _rows(self) -> Iterator[OutboxRow]:
+    def rows(self) -> Iterator[OutboxRow]:
         entries = sorted(entry for book in self._books for entry in book.entries)
         return (entry.said for entry in entries if isinstance(entry.said, OutboxRow))
 
@@ -263,15 +256,27 @@ class CapturedOutbox:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def append(self, tx: Transaction, rows: Sequence[OutboxRow], *, with_commit: bool = False) -> Sequence[str]:
-        book = await _book(tx)
-        ids = []
+    async def append(
+        self, tx: Transaction, rows: Sequence[OutboxRow], *, with_commit: bool = False, numbered: bool = False
+    ) -> Sequence[str]:
+        given = await self.number(tx, rows)
+        (await _book(tx)).add(row for row, number in zip(rows, given, strict=True) if number.fresh)
+        return [number.stands for number in given]
+
+    async def number(self, tx: Transaction, rows: Sequence[OutboxRow]) -> Sequence[Number]:
+        """Each as if those before it were said; what is kept here is counted from 1."""
+        await _book(tx)
+        said, given = [*self._said.rows()], list[Number]()
         for row in rows:
-            standing = self._said.standing(row)
-            if standing == row.event_id:
-                book.add([row])
-            ids.append(standing)
-        return ids
+            intent, line = _intent(row), _line(row)
+            standing = None if intent is None else next((one for one in said if _intent(one) == intent), None)
+            number = 1 + sum(line == _line(one) for one in said)
+            if standing is None:
+                said.append(row)
+                given.append(Number(row.event_id, True, None if line is None else number, 1))
+            else:
+                given.append(Number(standing.event_id, False, None, 1))
+        return given
 
 
 class CapturedTimers(CapturedOutbox):
@@ -284,6 +289,15 @@ class CapturedTimers(CapturedOutbox):
         book, there = await _book(tx), self._said.cancels(tenant, name)
         book.add([(tenant, name)])
         return there
+
+
+def _intent(row: OutboxRow) -> tuple[str, str, str] | None:
+    return None if row.idempotency_key is None else (row.tenant, row.topic, row.idempotency_key)
+
+
+def _line(row: OutboxRow) -> tuple[str, str, str] | None:
+    """What it is numbered in."""
+    return (row.tenant, row.topic, row.key) if row.numbered and row.key is not None else None
 
 
 class Elsewhere:

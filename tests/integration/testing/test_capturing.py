@@ -24,10 +24,12 @@ from sqlalchemy.orm import Session
 
 from posthouse import App, Payload, Saga, Service, Turn, starts
 from posthouse.errors import ConfigurationError, EventTooLarge, StoreError
+from posthouse.seam.seals import SEAL
 from posthouse.testing import Said, capture_outbox
 from posthouse.testing.capturing import FOR_TESTS
 from tests.integration.django_site import allowed_on_a_loop, django_on
 from tests.kit.servers.postgres import PostgresServer
+from tests.kit.signing import Keys
 
 
 class OrderPlaced(Payload):
@@ -329,6 +331,25 @@ def test_facts_are_checked_as_ever(door: Door, url: str) -> None:
         with pytest.raises(ConfigurationError, match="commits every statement by itself"):
             outbox.add_now(connection, shop.placed(order_id="o1"))
     assert shop.ids(said) == ["once"]
+
+
+@pytest.mark.parametrize("door", [by_psycopg, by_aiosqlite], ids=["PostgreSQL", "SQLite"])
+async def test_facts_that_are_signed_are_captured_too(door: Door, url: str, tmp_path: Path) -> None:
+    shop, keys = Shop(url), Keys(tmp_path)
+    keys.make("shop-1")
+    App(shop.service, store=url, broker="nats://nobody.invalid:4222", signing=keys.signing("shop-1"))
+    async with capture_outbox(shop.service) as said:
+        async with shop.service.transaction() as tx:
+            for order, intent in (("a", "1"), ("b", "2"), ("a", "3"), ("not", "1")):
+                tx.publish(shop.placed(order_id=order), idempotency_key=intent)
+            tx.publish(shop.placed(order_id="later"), after=60.0)
+        with contextlib.suppress(Oops):
+            async with shop.service.transaction() as tx:
+                tx.publish(shop.placed(order_id="lost"))
+                raise Oops
+        assert shop.ids(said) == ["a", "b", "a"]
+        assert all(event.extensions[SEAL] for event in said.of(shop.placed))
+        assert [one.event.data.order_id for one in said.later(shop.placed)] == ["later"]
 
 
 @pytest.mark.parametrize("door", [by_psycopg])

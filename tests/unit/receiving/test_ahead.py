@@ -22,11 +22,10 @@ from posthouse.receiving.ahead import FEW, PART, Ahead, Part
 from posthouse.receiving.inbound import InboundEvent
 from posthouse.seam import Seam
 from posthouse.seam.inward import BegunFrame
-from posthouse.seam.outward import numbered
 from posthouse.store.outbox import Number
 from posthouse.trust.signatures.claims import FactClaim
 from posthouse.trust.signatures.keys import read_keys
-from tests.kit.signing import Keys
+from tests.kit.signing import Keys, numbered
 from tests.kit.waiting import eventually
 from tests.unit.receiving.conftest import NOTES, TOPIC, Bench, MeterRead, handled_by
 

@@ -12,11 +12,10 @@ from posthouse.clock import ManualClock
 from posthouse.events import CODECS, Codec, Encoded, Event, codec_of
 from posthouse.seam import Seam
 from posthouse.seam.drafts import DraftedRow, drafted
-from posthouse.seam.outward import numbered
 from posthouse.seam.seals import SEAL, Arrival, Seals
 from posthouse.store import OutboxRow
 from posthouse.store.outbox import Number
-from tests.kit.signing import Keys
+from tests.kit.signing import Keys, numbered
 
 TOPIC = "shop.order"
 KEYED = Event(

@@ -17,11 +17,10 @@ from posthouse.events import CODECS, Actor, Codec, Event, Metadata, Producer
 from posthouse.events.envelope import Scalar
 from posthouse.seam import Seam
 from posthouse.seam.inward import open_frame
-from posthouse.seam.outward import numbered
 from posthouse.seam.seals import Arrival, Place
 from posthouse.store.outbox import Number
 from posthouse.trust.signatures.material import KIND, pae
-from tests.kit.signing import Keys
+from tests.kit.signing import Keys, numbered
 
 TOPIC = "shop.order"
 AT = 1_800_000_000.0
