@@ -11,7 +11,7 @@ import weakref
 from collections import deque
 from typing import Any, Protocol
 
-from posthouse.watch import forks
+from posthouse import forks
 
 MOST = 10_000
 """Lines that may wait to be written."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from posthouse.options import Count, checked
 from posthouse.seam.current import current
 from posthouse.seam.words import attempted
-from posthouse.watch import forks
+from posthouse import forks
 
 PATIENCE = 0.05
 """Seconds to wait for another thread that counts, which takes microseconds."""

@@ -2,7 +2,7 @@
 
 Whoever erases waits until every process has said that it forgot. So a process says that it may hold keys before it gets one, and
 asks every two seconds who was erased. One that hears nothing for the length of its lease forgets everything by itself: from then
-on it can do no harm, whether or not anybody hears of it again.
+on it can do no harm, whether or not anybody hears of it again. The child of a fork is another process: it begins without a key.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from posthouse import forks
 from posthouse.clock import new_id
 from posthouse.errors import SecretsUnavailable, StoreError
 from posthouse.trust.secrets.keystore import Holder, KeyStore, StoredKey
@@ -52,6 +53,15 @@ class Keyring:
         self._keep = keep
         self._lease = lease
         self._keys: OrderedDict[tuple[str, str], tuple[Key, float]] = OrderedDict()
+        self.settle: Callable[[], Awaitable[None]] | None = None
+        """Brings tombstones into the key store that it lost."""
+        self._inherited: list[object] = []
+        """Connections of the parent of a fork, which are neither used nor closed here."""
+        self._as_nobody()
+        forks.tell(self)
+
+    def _as_nobody(self) -> None:
+        """Known to no key store yet."""
         self._id = new_id()
         self._forgot = -1
         self._heard = float("-inf")
@@ -59,9 +69,14 @@ class Keyring:
         self._ready = False
         self.settled = False
         """Whether the key store has every tombstone that is known here."""
-        self.settle: Callable[[], Awaitable[None]] | None = None
-        """Brings them there."""
         self._looking: asyncio.Task[None] | None = None
+
+    def begin_anew(self) -> None:
+        """In the child of a fork: what its parent says about its own keys is not said of these."""
+        self.forget()
+        self._inherited += (self.store, self.master, self._looking)
+        self._as_nobody()
+        self.store, self.master = self._open()
 
     def known(self, tenant: str, subject: str) -> Key | None:
         """The key, if it is here and may be used."""

@@ -1,0 +1,50 @@
+"""The keys of a process are its own: whoever erases waits for each process that may have one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import asyncio, os
+from pathlib import Path
+from posthouse.trust.secrets.keyring import Keyring
+from posthouse.trust.secrets.keys import open_keys
+from posthouse.trust.secrets.masters import open_master
+
+def opened():
+    return open_keys("sqlite:///keys.db", 5.0), open_master("file:master.key", 5.0)
+
+ring = Keyring("shop", opened, most=10, keep=60.0, lease=30.0)
+
+async def have():
+    await ring.fetch("t1", ["g1"], make=True)
+
+if {first}:
+    asyncio.run(have())
+if (child := os.fork()) == 0:
+    inherited = ring.known("t1", "g1") is not None
+    asyncio.run(have())
+    os._exit(7 if inherited else 0)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+asyncio.run(have())
+
+async def told():
+    holders = await opened()[0].holders()
+    named = sorted(one.name for one in holders) == sorted(f"shop (process {{pid}})" for pid in (os.getpid(), child))
+    print(code, len(holders), named)
+
+asyncio.run(told())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.parametrize("first", [False, True], ids=["opened before", "with a key before"])
+def test_the_child_of_a_fork_is_a_holder_of_its_own(tmp_path: Path, first: bool) -> None:
+    program = PROGRAM.format(first=first)
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0 2 True\n", done.stderr
