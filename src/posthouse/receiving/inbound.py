@@ -90,13 +90,14 @@ class Decoder:
         digest = digest_of(frame.body)
         try:
             event = open_frame(self.seam, self.consumer, delivery, self.limit, begun)
+            handler = self._handler(Arrival(frame.topic, delivery.stored_at), event)
             entry = self._entry(frame.topic, delivery.stored_at, event, digest)
             return InboundEvent(
                 entry=entry,
                 headers=frame.headers,
                 body=frame.body,
                 event=event,
-                handler=self.handlers.get(event.type),
+                handler=handler,
                 redelivered=delivery.redelivered,
                 fact=fact_of(event, entry) if event.extensions else None,
             )
@@ -119,6 +120,7 @@ class Decoder:
                 topic, id = held.entry.topic, held.entry.event_id
                 self.seam.verify(Frame(topic=topic, id=id, key=None, headers=held.headers, body=held.body))
             event = self._read_again(held)
+            handler = self._handler(Arrival(held.entry.topic, held.first_at), event)
         except FrameRefused as error:
             return msgspec.structs.replace(
                 inbound, defect=words_of(error), refused=True, belongs=self._true_place(held)
@@ -127,7 +129,18 @@ class Decoder:
             return msgspec.structs.replace(inbound, defect=words_of(error))
         waited = held.entry.event_id.endswith(WAITED)  # its fact was taken when it was delivered
         fact = fact_of(event, held.entry) if event.extensions and not waited else None
-        return msgspec.structs.replace(inbound, event=event, handler=self.handlers.get(event.type), fact=fact)
+        return msgspec.structs.replace(inbound, event=event, handler=handler, fact=fact)
+
+    def _handler(self, arrival: Arrival, event: Event[bytes]) -> Handler | None:
+        """Who hears an event, if anybody. FrameRefused for one that comes by another topic than that of its type: whoever may speak
+        there speaks for nobody else, and nobody has asked there what is asked here."""
+        handler = self.handlers.get(event.type)
+        if handler is None or (own := handler.by_name[event.type].topic) == arrival.topic:
+            return handler
+        why = f"{event.type} belongs to the topic {own}, and came by {arrival.topic}"
+        if self.seam.seals is not None:
+            self.seam.seals.refuse_changed(arrival._replace(topic=own), why)
+        raise FrameRefused(f"wrong-topic: {why}", "wrong-topic")
 
     def _read_again(self, held: HeldEvent) -> Event[bytes]:
         """The event of a held row."""
@@ -151,9 +164,12 @@ class Decoder:
         """Where a held event belongs that was refused, if it is what its producer said and only its row is not."""
         with contextlib.suppress(DecodeError):
             event = decode_any(held.headers, held.body)
-            arrival = Arrival(held.entry.topic, held.first_at, Place(event.id, held.entry.digest))
+            handler, topic = self.handlers.get(event.type), held.entry.topic
+            if held.type and handler is not None:
+                topic = handler.by_name[event.type].topic
+            arrival = Arrival(topic, held.first_at, Place(event.id, held.entry.digest))
             if self.seam.seals is not None and self.seam.seals.is_intact(arrival, event):
-                return self._entry(held.entry.topic, held.entry.time, event, digest_of(held.body))
+                return self._entry(topic, held.entry.time, event, digest_of(held.body))
         return None
 
     def let_in(self, inbound: InboundEvent, event: Event[bytes]) -> InboundEvent:
