@@ -24,6 +24,9 @@ log = logging.getLogger("posthouse.operators")
 VARIABLE = "POSTHOUSE_OPERATOR"
 """Says who acts, where a login or a host does not: in a container, behind a console."""
 
+SIGNED_IN = " (console)"
+"""Behind the name of whoever acts through a console."""
+
 LONGEST = 200
 """So many characters are kept of a text that was changed."""
 
@@ -36,7 +39,16 @@ Path = tuple[str, ...]
 
 def operator_name() -> str:
     """Whoever nobody named: what the environment says, else the login and the host of this process."""
-    return os.environ.get(VARIABLE, "").strip() or login_name()
+    return plain(os.environ.get(VARIABLE, "")) or login_name()
+
+
+def plain(by: str) -> str:
+    """The name without what only a console says beside it, in the operators' log and in jobs: that somebody signed in there. Whoever
+    runs a command is told by it as little as by anything else that may be typed."""
+    name = by.strip()
+    while name.endswith(SIGNED_IN):
+        name = name.removesuffix(SIGNED_IN).strip()
+    return name
 
 
 def login_name() -> str:

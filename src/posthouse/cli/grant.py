@@ -16,6 +16,7 @@ from posthouse.cli.options import AsJson, Why
 from posthouse.cli.output import print_json, print_table, say, span
 from posthouse.cli.target import Target, load
 from posthouse.errors import ConfigurationError, did_you_mean
+from posthouse.operators import plain
 from posthouse.service import Service
 from posthouse.store import Grant, GrantVerb, Scope
 from posthouse.trust.rights import Asked
@@ -31,7 +32,10 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="As `posthouse grant list`
 As = Annotated[
     str,
     typer.Option(
-        "--as", metavar="NAME", help="Who you are. Default: POSTHOUSE_OPERATOR, else login@host. It is believed."
+        "--as",
+        metavar="NAME",
+        help="Who you are. Default: POSTHOUSE_OPERATOR, else login@host. It is believed.",
+        callback=plain,
     ),
 ]
 COLUMNS = ("ID", "STATE", "VERB", "FOR", "ASKED BY", "APPROVED BY", "USED", "LEFT")

@@ -17,10 +17,9 @@ from posthouse.cli.output import Cell, confirm, print_facts, print_json, print_t
 from posthouse.cli.signals import stopping
 from posthouse.cli.target import Target, Targets, load, load_all
 from posthouse.errors import ConfigurationError, DeskError
-from posthouse.operators import operator_name
+from posthouse.operators import operator_name, plain
 from posthouse.service import Service
 from posthouse.store.jobs import Job
-from posthouse.trust.rights import plain
 
 if TYPE_CHECKING:
     from posthouse.console.estate import Estate

@@ -9,10 +9,15 @@ from typing import Annotated
 import typer
 
 from posthouse.local.tls import Files
+from posthouse.operators import plain
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON value on stdout.")]
 By = Annotated[
-    str, typer.Option(help="Who says so, for the operators' log. Default: POSTHOUSE_OPERATOR, else login@host.")
+    str,
+    typer.Option(
+        help="Who says so, for the operators' log. Default: POSTHOUSE_OPERATOR, else login@host.",
+        callback=plain,  # jobs take a name that ends as those of a console for somebody who signed in
+    ),
 ]
 Why = Annotated[str, typer.Option(help="Why, for the operators' log: see `posthouse actions`.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

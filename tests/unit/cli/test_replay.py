@@ -76,6 +76,17 @@ def test_a_job_that_is_cancelled_lets_its_keys_go_on(billed: Project) -> None:
     billed.settle(3, 0)
 
 
+def test_nobody_signs_in_by_a_name_on_a_command_line(billed: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job takes a name that ends as those of a console for somebody who signed in there, and uses their grants."""
+    monkeypatch.setenv("POSTHOUSE_OPERATOR", "ada (console)")
+    for words in (("--by", "ada (console)"), ("--by", "ada  (console) (console)"), ()):
+        found = billed.json("replay", "shop:orders", "--reprocess", "--detach", *words, "--why", "ticket 7")
+        assert isinstance(found, dict)
+        assert found["job"]["by"] == "ada"
+        assert billed.run("jobs", "cancel", "shop:orders", found["job"]["id"], *words).exit_code == 0
+    assert {action["by"] for action in listed(billed, "actions", "shop:orders")} == {"ada"}
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -14,10 +14,10 @@ from posthouse.console.acting.kinds import KINDS, HeldKind
 from posthouse.console.asking import Refusal
 from posthouse.errors import DeskError, did_you_mean
 from posthouse.jobs import begun, ended
+from posthouse.operators import plain
 from posthouse.service import Service
 from posthouse.store import Action, GrantVerb
 from posthouse.store.jobs import ENDED, Job, JobState
-from posthouse.trust.rights import plain
 from posthouse.trust.rights.identity import folded
 
 MOST = 10_000

@@ -31,13 +31,13 @@ from posthouse.errors import (
     StoreBusy,
 )
 from posthouse.jobs import LEASE, LOOK, Lost, WholeRun, ended, pause
-from posthouse.operators import pressed
+from posthouse.operators import SIGNED_IN, plain, pressed
 from posthouse.redaction import redacted, words_of
 from posthouse.service import Service
 from posthouse.store.actions import of_item
 from posthouse.store.jobs import Job, JobState, Open
 from posthouse.store.patience import waiting_at_most
-from posthouse.trust.rights import plain, signed_in
+from posthouse.trust.rights import signed_in
 
 log = logging.getLogger("posthouse.console.jobs")
 
@@ -117,7 +117,7 @@ class Runner:
         run = Run(service, job, **pace) if work is None else WholeRun(service, job, work, **pace)
         try:
             with signed_in(
-                job.by.endswith(" (console)") and plain(job.by) != OPERATOR.name
+                job.by.endswith(SIGNED_IN) and plain(job.by) != OPERATOR.name
             ):  # as whoever pressed for it had
                 await run.whole()
         except Lost:

@@ -7,7 +7,7 @@ import contextvars
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from posthouse.operators import login_name, operator_name
+from posthouse.operators import login_name, operator_name, plain
 
 CONSOLE = "console"
 _signed_in: contextvars.ContextVar[bool] = contextvars.ContextVar("posthouse_signed_in", default=False)
@@ -46,14 +46,6 @@ def person_of(by: str) -> Person:
     """Whoever acts as `by`, empty for whoever runs this process."""
     name = plain(by) or operator_name()
     return Person(name, f"{CONSOLE}:{folded(name)}" if _signed_in.get() else login_name())
-
-
-def plain(by: str) -> str:
-    """The name without what the operators' log says beside it."""
-    name = by.strip()
-    while name.endswith(" (console)"):  # a name that keeps one would say of itself that it signed in
-        name = name.removesuffix(" (console)").strip()
-    return name
 
 
 def folded(name: str) -> str:
