@@ -37,8 +37,6 @@ from posthouse.store.jobs import ENDED, Job
 from posthouse.store.replays import Line
 
 ACT = "replay"
-BATCH = 100
-"""Events for which a grant is asked at once, at most."""
 MOST_JOBS = 1_000
 
 
@@ -214,32 +212,27 @@ def _streams(app: App) -> StreamSource:
         for aggregate in service.declared.aggregates.values()
         for known in aggregate.events
     }
-    return StreamSource(app.store, told)
+    return StreamSource(app.store, told, app.clock.now)
 
 
 def _outbox(app: App) -> OutboxSource:
     said: Collection[str] = {known.topic for service in app.services for known in service.declared.own_events}
-    return OutboxSource(app.store, sorted(said))
+    return OutboxSource(app.store, sorted(said), app.clock.now)
 
 
 class _Turns:
-    """When the next event may be applied: at the job's rate, and as far as a grant of whoever asked goes."""
+    """When the next event may be applied: at the job's rate, and as far as a grant of whoever asked goes. One is spent for each, when
+    its turn has come: nothing is drawn ahead that would outlive the grant, or be spent for nothing."""
 
     def __init__(self, app: App, job: Job, choice: Choice) -> None:
         self._grants, self._job, self._choice = app.grants, job, choice
-        self._drawn = 0
         self._next_at = 0.0
         self._asking = asyncio.Lock()
 
     async def __call__(self) -> None:
         async with self._asking:
-            if self._grants.needed and not self._drawn:
-                job, scope = self._job, self._choice.scope
-                self._drawn = await self._grants.draw(job.service, "replay", scope, job.by, BATCH)
-            self._drawn = max(0, self._drawn - 1)
-            if self._job.rate <= 0:
-                return
-            now = time.monotonic()
-            begin = max(now, self._next_at)
-            self._next_at = begin + 1 / self._job.rate
-            await asyncio.sleep(begin - now)
+            if self._job.rate > 0:
+                begin = max(time.monotonic(), self._next_at)
+                await asyncio.sleep(begin - time.monotonic())
+                self._next_at = begin + 1 / self._job.rate
+            await self._grants.draw(self._job.service, "replay", self._choice.scope, self._job.by)

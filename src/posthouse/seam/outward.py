@@ -92,7 +92,7 @@ class EnvelopeBuilder:
         self._residency = residency
         self._metadata: dict[str, Metadata] = {}
         """Of event types that name no residency: theirs, with the one that is meant then."""
-        self._source = source
+        self.source = source
         self._namespace = source.strip("/").rpartition("/")[0]
         """Whose namesake in another namespace says other facts."""
         self._codec = codec
@@ -331,7 +331,7 @@ class EnvelopeBuilder:
         return Event(
             id=event_id,
             type=event_type.name,
-            source=self._source,
+            source=self.source,
             data=data,
             time=timestamp(self.clock.now() if at is None else at),
             tenant=context.tenant,

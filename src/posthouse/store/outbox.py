@@ -195,6 +195,11 @@ class OutboxTable(OutboxReader, Protocol):
         lineage that they were sent with, to be sent again. What is stuck was not sent."""
         ...
 
+    async def written(self, ids: Collection[int]) -> Mapping[int, float]:
+        """When rows were written, by the store's clock, in seconds since 1970: what is in them says nothing of that. Those that are
+        not there are left out."""
+        ...
+
     async def newest(self) -> int:
         """The highest id of the committed rows that are there; 0 when there is none."""
         ...

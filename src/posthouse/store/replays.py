@@ -22,7 +22,7 @@ class Line(NamedTuple):
 
 class Staged(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a replay, until it is dealt with. `sequence` is 0 where it stands in no order, and its `key` empty then.
-    `again`: it was applied before, as the inbox said when it was put aside. `attempts` are runs that failed or that nobody survived; `error` says why its line stands still."""
+    `stored_at`: when its frame arrived, by which keys are judged; never the time in the event. `again`: it was applied before, as the inbox said when it was put aside. `attempts` are runs that failed or that nobody survived; `error` says why its line stands still."""
 
     job: str
     topic: str

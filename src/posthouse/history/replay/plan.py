@@ -23,10 +23,11 @@ PAGE = 500
 
 
 class Judged(NamedTuple):
-    """An event of the range, and what becomes of it."""
+    """An event of the range, what becomes of it, and when its frame arrived, which the event itself does not tell."""
 
     inbound: InboundEvent
     verdict: Verdict
+    stored_at: float
 
 
 class Part(msgspec.Struct, kw_only=True):
@@ -87,9 +88,9 @@ class Planner:
                     continue
                 topic, said = inbound.entry.topic, said_at(inbound)
                 self.begins[topic] = min(said, self.begins.get(topic, said))
-                verdict = await self._selection.judge(inbound)
+                verdict = await self._selection.judge(inbound, delivery.frame.id)
                 if verdict in TO_APPLY:
-                    yield Judged(inbound, verdict)
+                    yield Judged(inbound, verdict, delivery.stored_at)
                 elif verdict is not None:
                     self.left_out[verdict] += 1
 
@@ -97,7 +98,7 @@ class Planner:
         """Count, and change nothing."""
         parts: dict[tuple[str, str], Part] = {}
         keys: set[tuple[str, str, str | None]] = set()
-        async for inbound, verdict in self.judged():
+        async for inbound, verdict, _ in self.judged():
             event, entry = inbound.event, inbound.entry
             kind = "" if event is None else event.type
             part = parts.setdefault((kind, entry.tenant), Part(type=kind, tenant=entry.tenant))
@@ -122,8 +123,8 @@ class Planner:
         async with self._owned(job, token) as tx:
             await table.forget(tx, job)
         page: list[Staged] = []
-        async for inbound, verdict in self.judged():
-            one = _staged(job, inbound, verdict)
+        async for judged in self.judged():
+            one = _staged(job, judged)
             if only is not None and one.again and one.line.ordered and one.line not in only:
                 self.left_out["begun since"] += 1
                 continue
@@ -149,14 +150,15 @@ class Planner:
 async def lines_of(planner: Planner, job: str) -> AsyncIterator[Line]:
     """The keys of which something is applied again, each once."""
     seen: set[Line] = set()
-    async for inbound, verdict in planner.judged():
-        line = _staged(job, inbound, verdict).line
-        if verdict == "again" and line.ordered and line not in seen:
+    async for judged in planner.judged():
+        line = _staged(job, judged).line
+        if judged.verdict == "again" and line.ordered and line not in seen:
             seen.add(line)
             yield line
 
 
-def _staged(job: str, inbound: InboundEvent, verdict: Verdict) -> Staged:
+def _staged(job: str, judged: Judged) -> Staged:
+    inbound = judged.inbound
     entry = inbound.entry
     ordered = entry.sequence is not None
     return Staged(
@@ -167,8 +169,8 @@ def _staged(job: str, inbound: InboundEvent, verdict: Verdict) -> Staged:
         key=entry.key or "" if ordered else "",
         sequence=entry.sequence or 0,
         lineage=entry.lineage,
-        stored_at=entry.time,
+        stored_at=judged.stored_at,
         headers=inbound.headers,
         body=inbound.body,
-        again=verdict == "again",
+        again=judged.verdict == "again",
     )

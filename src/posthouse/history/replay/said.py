@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 
-from posthouse.errors import DecodeError
-from posthouse.events import decode_any
+from posthouse.errors import DecodeError, FrameRefused
 from posthouse.history.replay.choice import Choice
 from posthouse.history.replay.sources import Source
 from posthouse.receiving import Executor
+from posthouse.seam.inward import open_frame
 from posthouse.store.inbox import drawn_at
 from posthouse.store.replays import Said
 
@@ -20,16 +20,21 @@ KEPT = 30 * 86_400.0
 
 async def remember_said(executor: Executor, choice: Choice, source: Source, topics: Sequence[str]) -> int:
     """Look through what a service has said in its own topics, and let its store know the keys of what followed from an event of the
-    range: whoever says it again under that key says nothing. Returns how many there were."""
+    range: whoever says it again under that key says nothing. So only what the service itself said counts, and of that what any reader
+    would believe: a forged fact must not stand for one that is never said then. Returns how many there were."""
     page: list[Said] = []
     found = 0
     async with aclosing(source.events(topics, choice.since)) as deliveries:
         async for delivery in deliveries:
             try:
-                event = decode_any(delivery.frame.headers, delivery.frame.body)
-            except DecodeError:
+                event = open_frame(executor.seam, executor.consumer, delivery, executor.decoder.limit)
+            except (DecodeError, FrameRefused):
                 continue
-            if event.idempotency_key is None or not _may_follow(choice, event.causation):
+            if (
+                event.source != executor.builder.source
+                or event.idempotency_key is None
+                or not _may_follow(choice, event.causation)
+            ):
                 continue
             fact = Said(event.tenant, delivery.frame.topic, event.idempotency_key, event.id)
             page += [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Literal, NamedTuple
 
+from posthouse.events import PLATFORM
 from posthouse.history.replay.choice import Choice
 from posthouse.receiving import Executor
 from posthouse.receiving.holding import held_events
@@ -36,9 +37,12 @@ class Selection:
         self._choice = choice
         self._keys: dict[tuple[str, str, str | None], _Known] = {}
         self._seen: set[int] = set()
+        self._refused: dict[str, set[tuple[str, bytes]]] = {}
+        """Per topic: the frames that were refused when they came, and are held."""
 
-    async def judge(self, inbound: InboundEvent) -> Verdict | None:
-        """None for one that is not of the range, or was judged before."""
+    async def judge(self, inbound: InboundEvent, frame: str) -> Verdict | None:
+        """What becomes of it; `frame` is the id that the broker knows it by. None for one that is not of the range, or was judged
+        before."""
         if not self._choice.takes(inbound):
             return None
         entry = inbound.entry
@@ -46,6 +50,8 @@ class Selection:
         if place in self._seen:
             return None
         self._seen.add(place)
+        if await self._was_refused(inbound, frame):
+            return "held"
         verdict = await (self._alone(inbound) if entry.sequence is None else self._in_line(inbound))
         if verdict not in TO_APPLY or not self._choice.reprocess:
             return "applied" if verdict == "again" else verdict
@@ -54,6 +60,17 @@ class Selection:
         if inbound.fact is not None and any(name in self._executor.handlers for name in inbound.fact.newer):
             return "another version"
         return verdict
+
+    async def _was_refused(self, inbound: InboundEvent, frame: str) -> bool:
+        """Whether this very frame lies in quarantine: whatever its source or the keys say by now, a person decides about it there."""
+        entry, store = inbound.entry, self._executor.store
+        if entry.topic not in self._refused:
+            held = HeldFilter(consumer=self._executor.consumer, topic=entry.topic, tenant=PLATFORM)
+            self._refused[entry.topic] = {
+                (one.entry.event_id, one.entry.digest) async for one in held_events(store, held) if not one.type
+            }
+        names = (frame, entry.event_id, entry.digest.hex())
+        return any((name, entry.digest) in self._refused[entry.topic] for name in names)
 
     async def _in_line(self, inbound: InboundEvent) -> Verdict:
         entry, number = inbound.entry, inbound.entry.sequence or 0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
@@ -13,7 +12,6 @@ from posthouse.history.archive import ArchiveReader, Range
 from posthouse.history.log import refusal, stored
 from posthouse.seam.frames import frames_of
 from posthouse.store import OutboxRow, SentFilter, Store
-from posthouse.store.inbox import drawn_at
 from posthouse.store.streams import Stream, StreamEvent
 
 PAGE = 500
@@ -23,7 +21,7 @@ EARLIER = 300.0
 
 
 class Source(Protocol):
-    """Events as they travelled."""
+    """Events as they travelled. `Delivery.stored_at` is never anything that whoever said a fact has chosen: keys are judged by it."""
 
     name: str
 
@@ -63,13 +61,15 @@ class LogSource:
 
 
 class OutboxSource:
-    """What the store still has of what was sent: that of the services in it."""
+    """What the store still has of what was sent: that of the services in it. A fact arrived when its row was written, by the clock of
+    the store."""
 
     name = "outbox"
 
-    def __init__(self, store: Store, said_here: Sequence[str]) -> None:
+    def __init__(self, store: Store, said_here: Sequence[str], now: Callable[[], float]) -> None:
         self._store = store
         self._said_here = said_here
+        self._now = now
 
     def refuse(self) -> None:
         """There is always an outbox."""
@@ -84,11 +84,11 @@ class OutboxSource:
             after = 0
             while rows := await self._store.outbox.sent(SentFilter(topic=topic), after, PAGE):
                 after = rows[-1].id
+                written = await self._store.outbox.written([row.id for row in rows])
                 for frame, row in zip(frames_of(rows), rows, strict=True):
                     if row.id <= last:
-                        yield Delivery(
-                            frame=frame, position=row.id, stored_at=drawn_at(row.event_id) / 1000 or math.inf
-                        )
+                        at = written.get(row.id, self._now())
+                        yield Delivery(frame=frame, position=row.id, stored_at=at)
 
 
 class ArchiveSource:
@@ -116,13 +116,14 @@ class ArchiveSource:
 
 class StreamSource:
     """What happened to the aggregates of services in the same store. A fact of a stream has no number of its key there: its version is
-    that, as long as nothing but the aggregate speaks under the key."""
+    that, as long as nothing but the aggregate speaks under the key. Nor does a stream know when a fact came: it arrives now."""
 
     name = "stream"
 
-    def __init__(self, store: Store, types: Mapping[str, str]) -> None:
+    def __init__(self, store: Store, types: Mapping[str, str], now: Callable[[], float]) -> None:
         self._store = store
         self._types = types
+        self._now = now
         self._numbered: set[tuple[str, str, str]] = set()
 
     def refuse(self) -> None:
@@ -142,7 +143,7 @@ class StreamSource:
                 topic = self._types[one.type]
                 await self._refuse_other_numbers(topic, one)
                 [frame] = frames_of([_row(topic, one)])
-                yield Delivery(frame=frame, position=one.version, stored_at=drawn_at(one.event_id) / 1000 or math.inf)
+                yield Delivery(frame=frame, position=one.version, stored_at=self._now())
             cursor, more = page.cursor, page.more
 
     async def _refuse_other_numbers(self, topic: str, one: StreamEvent) -> None:

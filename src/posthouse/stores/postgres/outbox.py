@@ -7,7 +7,7 @@ import functools
 import logging
 import operator
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import starmap
 from typing import Any
 
@@ -115,6 +115,9 @@ WHERE o.id > $1 AND ($3::text IS NULL OR o.topic = $3) AND ($4::text IS NULL OR 
     AND NOT EXISTS (SELECT 1 FROM posthouse.stuck s WHERE s.id = o.id)
 ORDER BY o.id LIMIT $2
 """
+
+# When rows were written.
+WRITTEN = "SELECT o.id, extract(epoch FROM o.written_at)::double precision FROM posthouse.outbox o WHERE o.id = ANY ($1::bigint[])"
 
 # The last row.
 NEWEST = "SELECT coalesce(max(id), 0) FROM posthouse.outbox"
@@ -324,6 +327,9 @@ class PostgresOutbox(StuckRows):
     async def sent(self, wanted: SentFilter, after: int, limit: int) -> Sequence[OutboxRow]:
         parameters = (after, limit, wanted.topic, wanted.tenant, wanted.key)
         return [outbox_row(*columns) for columns in await self._database.run(SENT, *parameters)]
+
+    async def written(self, ids: Collection[int]) -> Mapping[int, float]:
+        return {int(untyped(id)): float(untyped(at)) for id, at in await self._database.run(WRITTEN, sorted(ids))}
 
     async def newest(self) -> int:
         return int(untyped((await self._database.run(NEWEST)).scalar()))

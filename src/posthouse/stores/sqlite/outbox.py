@@ -141,6 +141,7 @@ RETRY = "UPDATE posthouse_stuck SET next_at = ?, quarantined = 0 WHERE id = ?"
 KEPT = f"SELECT {COLUMNS} FROM posthouse_outbox o WHERE o.id > ? ORDER BY o.id LIMIT ?"
 
 # What was sent and is there still.
+WRITTEN = "SELECT id, written_at FROM posthouse_outbox WHERE id IN (SELECT value FROM json_each(?1))"
 SENT = f"""
 SELECT {COLUMNS} FROM posthouse_outbox o CROSS JOIN posthouse_shard l ON l.number = o.shard
 WHERE o.id > ?1 AND o.id <= l.cursor AND NOT EXISTS (SELECT 1 FROM posthouse_stuck s WHERE s.id = o.id)
@@ -382,6 +383,10 @@ class SqliteOutbox:
     async def sent(self, wanted: SentFilter, after: int, limit: int) -> Sequence[OutboxRow]:
         parameters = (after, limit, wanted.topic, wanted.tenant, wanted.key)
         return [outbox_row(*columns) for columns in await self._database.select(SENT, parameters)]
+
+    async def written(self, ids: Collection[int]) -> Mapping[int, float]:
+        wanted = msgspec.json.encode(sorted(ids)).decode()
+        return {int(untyped(id)): float(untyped(at)) for id, at in await self._database.select(WRITTEN, (wanted,))}
 
     async def newest(self) -> int:
         return int(untyped((await self._database.select(NEWEST)).scalar()) or 0)

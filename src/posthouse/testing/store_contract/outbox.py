@@ -176,6 +176,15 @@ class OutboxContract(StoreFixtures):
         assert await store.outbox.settle_stuck("a", shards, [poll.rows[0].id], [])
         assert await store.outbox.sent(SentFilter(), 0, 10) == [*sent, *poll.rows]
 
+    async def test_a_row_was_written_when_the_store_says_whatever_its_id_says(self, store: Store) -> None:
+        old = "016f5e66-e800-7abc-8def-0123456789ab"  # of 2020
+        await add(store, row("a"), msgspec.structs.replace(row("a"), event_id=old))
+        ids = [found.id for found in await drain(store)]
+        written = await store.outbox.written([*ids, ids[-1] + 1])
+        assert sorted(written) == sorted(ids)
+        assert max(written.values()) - min(written.values()) < 60, "the second is not older than the first"
+        assert await store.outbox.written([]) == {}
+
     async def test_what_was_sent_is_read_page_by_page_and_by_what_is_wanted(self, store: Store) -> None:
         assert await store.outbox.newest() == 0
         await add(store, *(row(f"k{number % 2}", tenant=f"t{number % 3}") for number in range(12)))
