@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from posthouse.events import decode_any
 from posthouse.receiving.editing import check_edit, with_fields
 from posthouse.store import HeldFilter
 from posthouse.trust.secrets import WITHHELD, Secrets
+from posthouse.trust.secrets.keys.sqlite import SqliteKeys
 from posthouse.trust.secrets.keystore import Erasure, StoredKey
 from posthouse.watch.status import drained
 from tests.kit.guests import Hotel
@@ -245,3 +247,21 @@ async def test_an_older_version_does_not_say_openly_what_is_personal_in_the_newe
     with pytest.raises(ConfigurationError, match=r"seen\.v1: 'name' is personal in .*seen\.v2 and not here"):
         async with hotel.app.running():
             pass
+
+
+async def test_a_key_store_that_was_replaced_by_another_file_is_used_at_once(tmp_path: Path) -> None:
+    running, other = SqliteKeys(tmp_path / "keys.db"), SqliteKeys(tmp_path / "backup.db")
+    for keys in (running, other):
+        await keys.upgrade()
+    await running.add("t1", {"ada": b"1"})
+    await other.add("t1", {"ada": b"2"})
+    await other.aclose()
+    for beside in ("-wal", "-shm"):
+        (tmp_path / f"keys.db{beside}").unlink()
+    os.replace(tmp_path / "backup.db", tmp_path / "keys.db")
+    assert (await running.get("t1", ["ada"]))["ada"].wrapped == b"2"
+    await running.erase(Erasure(tenant="t1", subject="ada", why="asked", by="me", at=1.0))
+    await running.aclose()
+    again = SqliteKeys(tmp_path / "keys.db")
+    assert (await again.get("t1", ["ada"]))["ada"].wrapped is None
+    await again.aclose()

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError, SecretsUnavailable, StoreError
-from posthouse.local.sqlite import check_place, connect
+from posthouse.local.sqlite import Inode, check_place, connect, inode
 from posthouse.trust.secrets.keystore import Erasure, Holder, KeyStore, StoredKey
 
 T = TypeVar("T")
@@ -62,6 +62,8 @@ class SqliteKeys:
         self._patience = patience
         self._clock = SystemClock()
         self._connection: sqlite3.Connection | None = None
+        self._inode: Inode | None = None
+        """Which file it was opened on: its name may have become that of another, as of one from a backup."""
 
     async def upgrade(self) -> bool:
         with _mapped():
@@ -179,13 +181,16 @@ class SqliteKeys:
             await asyncio.sleep(PAUSE)
 
     def _once(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
-        if self._connection is not None and not self.path.exists():  # somebody has put another file in its place
+        if self._connection is not None and self._inode != inode(
+            self.path
+        ):  # somebody has put another file in its place
             self._connection.close()
             self._connection = None
         if self._connection is None:
             if begin and not self.path.exists():
                 raise SecretsUnavailable(f"the key store {self.path} is not there")
             self._connection = connect(self.path)
+            self._inode = inode(self.path)
             self._connection.execute("PRAGMA secure_delete=ON")
             self._connection.execute("PRAGMA wal_autocheckpoint=1000")
         run = self._connection
