@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from posthouse.errors import ChangedSince, StoreError
+from posthouse.errors import ChangedSince, PosthouseError, StoreError
 from posthouse.redaction import HIDDEN, redacted
 from posthouse.store import CoreStore, Transaction
 from posthouse.store.actions import BEGUN, Action, ActionFilter, Changes
@@ -121,7 +121,7 @@ class OperatorsLog:
         try:
             yield act
         except BaseException as error:
-            await self._end(begun, act, f"failed: {redacted(str(error) or type(error).__name__)}")
+            await self._end(begun, act, f"failed: {_why(error)}")
             raise
         await self._end(begun, act, "done")
 
@@ -276,3 +276,8 @@ def _inside(value: object) -> Mapping[str, object]:
     if isinstance(value, list):
         return {str(number): item for number, item in enumerate(value)}
     return value if isinstance(value, dict) else {}
+
+
+def _why(error: BaseException) -> str:
+    """In words that may be kept: those of our own errors. Of any other nobody knows what it quotes, such as a person's name."""
+    return redacted(str(error)) if isinstance(error, PosthouseError) and str(error) else type(error).__name__

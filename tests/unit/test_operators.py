@@ -9,6 +9,7 @@ import pytest
 
 from posthouse.app import App
 from posthouse.clock import ManualClock
+from posthouse.errors import ConfigurationError
 from posthouse.operators import LARGEST, MORE, MOST_FIELDS, OperatorsLog, changes, operator_name
 from posthouse.service import Service
 from posthouse.store import Action, ActionFilter, Store
@@ -152,10 +153,12 @@ async def test_an_act_elsewhere_is_noted_before_it_begins_and_how_it_ended(store
     await seek()
     (done,) = await log.find()
     assert (done.outcome, done.changed, done.count) == ("done", {"unread": (0, 9)}, 2)
-    with pytest.raises(ValueError, match="no such place"):
-        await seek(ValueError("no such place"))
+    with pytest.raises(ConfigurationError, match="no such place"):
+        await seek(ConfigurationError("no such place"))
+    with pytest.raises(ValueError, match="Ada"):
+        await seek(ValueError("no room for Ada"))
     outcomes = sorted(action.outcome for action in await log.find())
-    assert outcomes == ["done", "failed: no such place"]
+    assert outcomes == ["done", "failed: ValueError", "failed: no such place"], "what others say may be about a person"
     await store.aclose()
 
 

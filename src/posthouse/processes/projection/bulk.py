@@ -35,6 +35,7 @@ from posthouse.processes.projection.wiring import Wiring
 from posthouse.receiving import Handler
 from posthouse.receiving.collisions import despite_collisions
 from posthouse.seam.inward import open_data
+from posthouse.seam.masking import words_here
 from posthouse.store import Transaction
 from posthouse.store.projections import Generation, StreamKey
 from posthouse.store.streams import BodyPage, StreamEvent, StreamPage
@@ -139,7 +140,7 @@ class Bulk:
                     events.append(self._reader.event(one.headers, one.body))
             except PosthouseError as error:
                 raise RebuildStopped(
-                    f"{self._projection.consumer}: version {one.version} of {one.name} cannot be read: {error}"
+                    f"{self._projection.consumer}: version {one.version} of {one.name} cannot be read: {words_here(error)}"
                 ) from error
             if place % TURN == 0:
                 await asyncio.sleep(0)
@@ -201,7 +202,8 @@ class Bulk:
                 raise
             except Exception as error:
                 raise RebuildStopped(
-                    f"{self._projection.consumer}: {feed.name} failed on {_place(batch)}: {type(error).__name__}: {error}. "
+                    f"{self._projection.consumer}: {feed.name} failed on {_place(batch)}: {type(error).__name__}: "
+                    f"{words_here(error, *batch)}. "
                     "Mend it and run the rebuild again: it goes on before this page"
                 ) from error
 

@@ -295,7 +295,7 @@ class Rebuild:
                 raise
             except Exception as error:
                 raise RebuildStopped(
-                    f"{projection.consumer}: nothing was swapped, as {name_of(swapper)} failed: {type(error).__name__}: {error}. "
+                    f"{projection.consumer}: nothing was swapped, as {name_of(swapper)} failed: {type(error).__name__}. "
                     "Mend it and run the rebuild again: it goes on at the swap"
                 ) from error
         await speaking.finish()

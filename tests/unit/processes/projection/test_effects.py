@@ -153,7 +153,7 @@ async def test_what_the_live_generation_said_after_it_was_applied_by_the_new_one
     desk.board.swapped(catch_up)
     await desk.do(1, 2, 3)
     await desk.relayed()
-    with pytest.raises(RebuildStopped, match=r"nothing was swapped, as .*catch_up failed: ConnectionError: not now"):
+    with pytest.raises(RebuildStopped, match=r"nothing was swapped, as .*catch_up failed: ConnectionError"):
         await app_of(desk.service).projections.rebuild("board", plan(source))
     await desk.settled()
     assert await desk.heard() == [(1, 1), (2, 1), (3, 1)]
@@ -244,7 +244,7 @@ async def test_a_swap_is_told_once_with_what_has_changed_and_in_its_transaction(
     await desk.do(1)
     await desk.settled()
     for _ in range(2):
-        with pytest.raises(RebuildStopped, match="ValueError: not yet"):
+        with pytest.raises(RebuildStopped, match="note failed: ValueError"):
             await app_of(desk.service).projections.rebuild("board")
         assert await desk.rows("SELECT * FROM swapped") == []
     await app_of(desk.service).projections.rebuild("board")

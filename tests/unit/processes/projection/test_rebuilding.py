@@ -507,3 +507,25 @@ async def test_the_collector_is_as_it_was_after_a_rebuild() -> None:
         await app_of(hotel.service).projections.rebuild("listings", Plan(source="streams"))
     assert gc.get_threshold() == before
     assert len(during) == 2
+
+
+@pytest.mark.parametrize("source", ["streams", "log"])
+async def test_what_a_handler_says_about_a_person_is_in_no_operators_log(source: Literal["streams", "log"]) -> None:
+    hotel = Hotel(policy=Policy(max_attempts=1))
+
+    def refuse(events: Sequence[Event[object]], model: Model) -> None:
+        if not model.live:
+            raise ValueError(f"no room for {getattr(events[-1].data, 'host')}")  # noqa: B009 - made in a function
+
+    hotel.watch = refuse
+    async with Harness(hotel.service) as harness:
+        async with hotel.service.transaction("t1") as tx:
+            await hotel.rooms.append(
+                tx, "r1", [hotel.RoomListed(room_id="r1", price=1, host="Ada Lovelace")], expected=0
+            )
+        await harness.settled()
+        with pytest.raises(RebuildStopped) as stopped:
+            await app_of(hotel.service).projections.rebuild("listings", Plan(source=source))
+        kept = [action.outcome for action in await app_of(hotel.service).actions.find()]
+    assert "Ada" not in f"{stopped.value}{kept}"
+    assert [outcome[:7] for outcome in kept] == ["failed:"]
