@@ -7,12 +7,13 @@ from rich.syntax import Syntax
 
 from posthouse.cli.output import plain, say, stdout
 from posthouse.events.limits import UNREADABLE
+from posthouse.redaction import without_carried
 
 
 def print_document(data: bytes) -> None:
     """A payload: JSON is laid out, anything else is shown as it is."""
     try:
-        text = msgspec.json.format(data, indent=2).decode()
+        text = without_carried(msgspec.json.format(data, indent=2).decode())
     except UNREADABLE:
         say(data.decode(errors="backslashreplace"))
         return

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from posthouse.errors import ConfigurationError
-from posthouse.redaction import redacted
+from posthouse.redaction import redacted, without_carried
 
 Cell = str | int | Text
 
@@ -70,7 +70,7 @@ def stderr() -> Console:
 
 def say(text: str | Text, style: str = "") -> None:
     """One fact, in words."""
-    stdout().print(plain(aimed(text)) if isinstance(text, str) else text, style=style, soft_wrap=True)
+    stdout().print(plain(without_carried(aimed(text))) if isinstance(text, str) else text, style=style, soft_wrap=True)
 
 
 def complain(text: str) -> None:
@@ -93,7 +93,7 @@ def confirm(question: str) -> None:
 
 def print_json(value: object) -> None:
     """One JSON value. Structs keep their field names, bytes become base64."""
-    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    typer.echo(without_carried(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:

@@ -31,6 +31,7 @@ from posthouse.console.interface import Static, index
 from posthouse.console.live import Live
 from posthouse.console.pages import TABLES
 from posthouse.errors import ConfigurationError
+from posthouse.redaction import without_carried
 from posthouse.service import Service
 from posthouse.store.actions import Action
 
@@ -159,7 +160,10 @@ async def _body(request: Request) -> bytes:
 def as_json(value: object, status: int = 200) -> Response:
     """An answer, which nobody keeps."""
     return Response(
-        msgspec.json.encode(value), status, {"cache-control": "no-store"}, media_type="application/json; charset=utf-8"
+        without_carried(msgspec.json.encode(value).decode()),
+        status,
+        {"cache-control": "no-store"},
+        media_type="application/json; charset=utf-8",
     )
 
 

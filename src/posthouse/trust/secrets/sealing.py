@@ -33,6 +33,7 @@ from posthouse.contracts.boxes import (
 from posthouse.errors import ContractError, FrameRefused, RuleBroken
 from posthouse.events import Event
 from posthouse.events.codecs.attributes import is_json
+from posthouse.redaction import CARRIED
 from posthouse.seam.outward import FIRST_ID
 from posthouse.trust.secrets.fields import Fields, Secret
 
@@ -45,7 +46,7 @@ STANDS_FOR = ('"⟨'.encode(), b'"\\')
 
 class Token(msgspec.Struct, frozen=True, array_like=True):
     """A box away from its event, with all that it is bound to. `proof`: that a saga was given it, and nobody made it up of a box
-    that he saw."""
+    that he saw. It becomes a secret of the same kind about the same person again, and nothing else."""
 
     bound: str
     type: str
@@ -92,19 +93,6 @@ def subjects_in(event: Event[bytes], fields: Fields) -> set[str]:
     return found
 
 
-def carried_in(event: Event[bytes], fields: Fields) -> set[str]:
-    """The persons whose secrets are passed on in an event, as its texts say."""
-    found: set[str] = set()
-
-    def note(raw: bytes, secret: Secret, path: str, of: str) -> bytes:
-        if (token := _token_of_text(raw)) is not None:
-            found.add(token.box.of)
-        return raw
-
-    _Walk(event, note).into(event.data, fields, "")
-    return found
-
-
 def nonces() -> Iterator[bytes]:
     """One for each box of a flush: the system is asked once for many."""
     while True:
@@ -133,9 +121,10 @@ def sealed(
         if raw.startswith(STANDS_FOR) and is_withheld(held := _text.decode(raw)):
             if conceal or (token := _token_in(held)) is None:
                 return raw if conceal else _gone(of, secret, gap)
-            if isinstance(key := key_of(token.box.of), Erased) or not _is_proven(key, event.tenant, token):
+            if (token.box.of, token.box.kind) != (of, secret.kind):  # it would be read by others, or outlive him
                 return _gone(of, secret, gap)
-            of = token.box.of
+            if isinstance(key := key_of(of), Erased) or not _is_proven(key, event.tenant, token):
+                return _gone(of, secret, gap)
             raw = _plain(key, event.tenant, token)
         elif conceal:
             return _encode(WITHHELD) if secret.text else b"null"
@@ -150,6 +139,24 @@ def sealed(
         return _encode(Box(1, of, kind, gap, binascii.b2a_base64(secured, newline=False).decode("ascii")))
 
     return event.with_data(_Walk(event, seal).into(event.data, fields, ""))
+
+
+def refuse_carried(event: Event[bytes], fields: Fields | None) -> None:
+    """RuleBroken for a text that a saga was given to pass on, anywhere but as the whole of a secret field: readers would see it with
+    its proof."""
+    if b"sealed " not in event.data:
+        return
+
+    def put(raw: bytes, secret: Secret, path: str, of: str) -> bytes:
+        return raw if _token_of_text(raw) is None else b"null"
+
+    hidden = event if fields is None else event.with_data(_Walk(event, put).into(event.data, fields, ""))
+    for _ in tokens_in(hidden.data.decode(errors="replace")):
+        raise RuleBroken(
+            "carried",
+            f"{event.type}: an encrypted text that a saga passes on stands in a field that is not Personal, or is only a part of one: "
+            "mark the field as the one it comes from, and let it hold that text alone",
+        )
 
 
 def refuse_boxes(event: Event[bytes], fields: Fields | None) -> None:
@@ -260,8 +267,8 @@ def withheld(event: Event[bytes]) -> Event[bytes]:
 
 def tokens_in(text: str) -> Iterator[Token]:
     """What is carried on in some text, such as the state of a saga."""
-    for part in text.split(SEALED)[1:]:
-        if (token := _token_in(f"{SEALED}{part.partition('⟩')[0]}⟩")) is not None:
+    for found in CARRIED.finditer(text):
+        if (token := _token_in(f"{SEALED}{found[1]}⟩")) is not None:
             yield token
 
 

@@ -23,15 +23,14 @@ from posthouse.trust.secrets.keystore import Erasure, KeyStore
 from posthouse.trust.secrets.master import Master
 from posthouse.trust.secrets.masters import open_master
 from posthouse.trust.secrets.sealing import (
-    Erased,
     Key,
     boxes_in,
     carried,
-    carried_in,
     holds_boxes,
     nonces,
     opened,
     refuse_boxes,
+    refuse_carried,
     revealed,
     sealed,
     subjects_in,
@@ -88,6 +87,7 @@ class Vault:
         inside of the transaction, for at most `patience` seconds."""
         for event in events:
             refuse_boxes(event, self._fields_of(event.type))
+            refuse_carried(event, self._fields_of(event.type))
         if not any(self._fields_of(event.type) for event in events):
             return events
         try:
@@ -224,18 +224,11 @@ class Vault:
 
     async def _keys_for(self, events: Sequence[Event[bytes]]) -> Mapping[str, Mapping[str, Key]]:
         """By tenant, all that is needed to seal some events."""
-        wanted: dict[str, tuple[set[str], set[str]]] = {}
+        wanted: dict[str, set[str]] = {}
         for event in events:
             if (fields := self._fields_of(event.type)) is not None:
-                said, passed_on = wanted.setdefault(event.tenant, (set(), set()))
-                said |= subjects_in(event, fields)
-                passed_on |= carried_in(event, fields)
-        found: dict[str, Mapping[str, Key]] = {}
-        for tenant, (said, passed_on) in wanted.items():
-            theirs = await self.keyring.fetch(tenant, passed_on - said) if passed_on - said else {}
-            nobody = dict.fromkeys(passed_on, Erased(0.0))  # whoever has no key has nothing that could be passed on
-            found[tenant] = {**nobody, **theirs, **await self.keyring.fetch(tenant, said, make=True)}
-        return found
+                wanted.setdefault(event.tenant, set()).update(subjects_in(event, fields))
+        return {tenant: await self.keyring.fetch(tenant, said, make=True) for tenant, said in wanted.items()}
 
 
 async def reapply(keys: KeyStore, known: Sequence[Erasure]) -> int:

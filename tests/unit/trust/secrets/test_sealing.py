@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ from posthouse.contracts import event_type_of
 from posthouse.contracts.boxes import SEALED
 from posthouse.errors import ConfigurationError, ContractError, FrameRefused, RuleBroken
 from posthouse.events import Event
+from posthouse.redaction import redacted, without_carried
 from posthouse.trust.secrets import ERASED, WITHHELD, is_withheld
 from posthouse.trust.secrets.fields import problems_of, secret_fields
 from posthouse.trust.secrets.sealing import (
@@ -26,8 +28,10 @@ from posthouse.trust.secrets.sealing import (
     carried,
     nonces,
     opened,
+    refuse_carried,
     sealed,
     subjects_in,
+    tokens_in,
     withheld,
 )
 
@@ -166,6 +170,62 @@ def test_a_saga_carries_secrets_on_that_it_cannot_read(stayed: tuple[Keys, Event
     keys.keys["g1"] = Erased(1.0)
     later = sealed_by(keys, event_of(held, id="e3"), Stay)
     assert event_type_of(Stay).payload.decode(opened(later, keys, "*").data).name == ERASED
+
+
+class Message(Payload):
+    guest_id: str
+    text: Annotated[str, Personal("contact")] = ""
+    name: Annotated[str, Personal("identity")] = ""
+    line: str = ""
+
+
+def test_what_a_saga_carries_becomes_the_same_kind_about_the_same_person_and_nothing_else(
+    stayed: tuple[Keys, Event[bytes]],
+) -> None:
+    keys, event = stayed
+    event_type_of(Service("hotel").event("message.left.v1", about="guest_id")(Message))
+    token = event_type_of(Stay).payload.decode(carried(event, keys).data).name
+
+    def read(message: Message) -> Message:
+        event = sealed_by(keys, event_of(message, id="e2"), Message)
+        found: Message = event_type_of(Message).payload.decode(opened(event, keys, "*").data)
+        return found
+
+    assert read(Message(guest_id="g1", name=token)).name == STAY.name
+    assert read(Message(guest_id="g1", text=token)).text == ERASED, "another kind is read by others"
+    assert read(Message(guest_id="g2", name=token)).name == ERASED, "another person is erased at another time"
+
+
+def test_what_a_saga_carries_is_said_in_no_open_field_and_not_as_a_part_of_one(
+    stayed: tuple[Keys, Event[bytes]],
+) -> None:
+    keys, event = stayed
+    known: Any = event_type_of(Service("hotel").event("message.left.v1", about="guest_id")(Message))
+    token = event_type_of(Stay).payload.decode(carried(event, keys).data).name
+    fields = secret_fields(known)
+    refuse_carried(event_of(Message(guest_id="g1", name=token)), fields)
+    refuse_carried(event_of(Message(guest_id="g1", line="⟨sealed letter⟩ from ⟨sealed")), fields)
+    for wrong in (
+        Message(guest_id="g1", line=token),
+        Message(guest_id=token),
+        Message(guest_id="g1", name=f"Dear {token}"),
+        Message(guest_id="g1", line=json.dumps({"name": token})),
+    ):
+        with pytest.raises(RuleBroken, match=r"carried.*not Personal"):
+            refuse_carried(event_of(wrong), fields)
+    with pytest.raises(RuleBroken, match="carried"):
+        refuse_carried(event_of(Message(guest_id="g1", name=token)), None)
+
+
+def test_what_a_saga_carries_is_shown_without_what_would_open_it(stayed: tuple[Keys, Event[bytes]]) -> None:
+    keys, event = stayed
+    token = event_type_of(Stay).payload.decode(carried(event, keys).data).name
+    for text in (f"a {token} b", json.dumps({"name": token}), token[:60]):
+        shown = redacted(text)
+        assert token[8:50] not in shown
+        assert is_withheld(shown[shown.index("⟨") :])
+        assert not list(tokens_in(shown))
+    assert without_carried(token) == without_carried(token) != without_carried(token[:60])
 
 
 def test_a_saga_cannot_make_a_secret_up(stayed: tuple[Keys, Event[bytes]]) -> None:

@@ -197,12 +197,14 @@ async def test_what_only_looks_encrypted_is_refused_before_the_commit(
 
 class MailRequested(Payload):
     to: str
-    words: Annotated[str, Personal("contact")]
+    guest_id: str
+    words: Annotated[str, Personal("identity", of="guest_id")]
+    line: str = ""
 
 
-async def test_a_saga_says_somebodys_secret_in_a_fact_about_somebody_else(tmp_path: Path) -> None:
+async def test_a_saga_says_somebodys_secret_to_somebody_else(tmp_path: Path) -> None:
     hotel = Hotel(tmp_path)
-    hotel.service.event("mail.requested.v1", key="to", about="to")(MailRequested)
+    hotel.service.event("mail.requested.v1", key="to")(MailRequested)
     async with hotel.app.running():
         vault = hotel.app.opened.vault
         assert vault is not None
@@ -211,11 +213,14 @@ async def test_a_saga_says_somebodys_secret_in_a_fact_about_somebody_else(tmp_pa
         held = msgspec.json.decode((await vault.carry(decode_any(row.headers, row.body))).data)
         vault.keyring.forget()
         async with hotel.service.transaction("t1") as tx:
-            tx.publish(MailRequested(to="g2", words=held["name"]))
+            tx.publish(MailRequested(to="g2", guest_id="g1", words=held["name"]))
         row = (await hotel.app.store.outbox.kept(0, 10))[-1]
         said = decode_any(row.headers, row.body)
         assert msgspec.json.decode(said.data)["words"]["of"] == "g1"
         assert msgspec.json.decode((await vault.decrypt(said)).data)["words"] == "Ada"
+        with pytest.raises(RuleBroken, match="carried"):
+            async with hotel.service.transaction("t1") as tx:
+                tx.publish(MailRequested(to="g2", guest_id="g1", words="", line=held["name"]))
 
 
 class Registered(Payload):
