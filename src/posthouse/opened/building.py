@@ -86,7 +86,7 @@ class Building:
                 self._says(),
                 process_name(),
             ),
-            timers=Timers(store, clock, self.outages, _due(store, self.seam)),
+            timers=Timers(store, clock, self.outages, _due(store, self.seam, clock)),
             schedules=Scheduler(schedules, store, self.builders, clock, self.outages) if schedules else None,
             consumers=[
                 Consumer(
@@ -196,6 +196,6 @@ def standing(service: Service) -> Mapping[str, Mapping[str, Handler]]:
     return {name: handlers for name, handlers in declared.consumers.items() if name not in declared.projections}
 
 
-def _due(store: Store, seam: Seam) -> Append | None:
+def _due(store: Store, seam: Seam, clock: Clock) -> Append | None:
     """What puts due timers into the outbox, where the store alone cannot."""
-    return None if seam.sealing is None else SealedTimers(store.outbox, seam.sealing).append
+    return None if seam.sealing is None else SealedTimers(store.outbox, seam.sealing, clock).append

@@ -1,11 +1,12 @@
-"""Fact: what several versions of an event have in common when they are published together, so that it is applied once."""
+"""Fact: what several versions of an event have in common when they are published together, or all that one timer says, so that it is
+applied once."""
 
 from __future__ import annotations
 
 import msgspec
 
 from posthouse.events import DUAL_OF, Event
-from posthouse.seam.outward import DUAL_VERSION
+from posthouse.seam.outward import DUAL_VERSION, FIRST_ID
 from posthouse.store import InboxEntry
 
 
@@ -18,8 +19,10 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def fact_of(event: Event[bytes], entry: InboxEntry) -> Fact | None:
-    """The fact that an event is one of several versions of; None for one that was published alone."""
-    first, newest = event.extensions.get(DUAL_OF), event.extensions.get(DUAL_VERSION)
+    """The fact that an event is one of several versions of, or that its timer says however often it is made to fire: its id is drawn
+    anew each time. None for one that was published alone."""
+    first = event.extensions.get(DUAL_OF) or event.extensions.get(FIRST_ID)
+    newest = event.extensions.get(DUAL_VERSION)
     unversioned, _, version = event.type.rpartition(".v")
     if not isinstance(first, str) or not first or not unversioned or not version.isdecimal():
         return None

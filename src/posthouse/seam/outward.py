@@ -256,9 +256,8 @@ class EnvelopeBuilder:
         if not waiting:
             return rows
         self._suit()
-        events: Sequence[Event[bytes]] = [
-            _timed(row.event) if timed and self.seam.encrypt is not None else row.event for row in waiting
-        ]
+        named = timed and (self.seam.encrypt is not None or self.seam.sealing is not None)
+        events: Sequence[Event[bytes]] = [_timed(row.event) if named else row.event for row in waiting]
         try:
             with self.seam.timing.measure("outward", FLUSH):
                 for step in self.seam.at_flush:
@@ -413,7 +412,8 @@ def _intended(event_type: EventType[object], key: str | None, context: EventCont
 
 
 def _timed(event: Event[bytes]) -> Event[bytes]:
-    """A timer's fact says the id that it has now: with a key it gets another one when it fires."""
+    """A timer's fact says the id that it has now: with a key it gets another one when it fires. Boxes are bound to it, and its readers
+    remember it: a timer that was put back says nothing new."""
     if event.key is None:
         return event
     return msgspec.structs.replace(event, extensions={**event.extensions, FIRST_ID: event.id})

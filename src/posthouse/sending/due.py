@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from posthouse.clock import new_id
+from posthouse.clock import Clock, new_id
 from posthouse.errors import EventError
 from posthouse.events import Event, codec_of, decode_any
 from posthouse.seam.drafts import DraftedRow, drafted
@@ -18,17 +18,16 @@ from posthouse.store.outbox import Number, OutboxTable
 
 log = logging.getLogger("posthouse.timers")
 
-ALWAYS = float("-inf")
-"""When a timer arrived: before its key was retired or revoked, if it was; it is signed anew when it fires."""
-
 
 class SealedTimers:
     """What `TimerTable.fire` gives its rows to. One that is not as it was set goes out as it is: its readers refuse it, while a
-    seal of ours would make it true. One for which there is no key now waits, and nobody waits for it."""
+    seal of ours would make it true. So does one whose key is revoked by now: that it was set before, its row alone would say, and
+    whoever has the key may write one. One for which there is no key now waits, and nobody waits for it."""
 
-    def __init__(self, outbox: OutboxTable, seals: Seals) -> None:
+    def __init__(self, outbox: OutboxTable, seals: Seals, clock: Clock) -> None:
         self._outbox = outbox
         self._seals = seals
+        self._clock = clock
 
     async def append(self, transaction: Transaction, rows: Sequence[OutboxRow]) -> Collection[str]:
         ready, left = [], []
@@ -61,7 +60,9 @@ class SealedTimers:
         """The fact of a timer, under a new id where it gets a number, as `TimerTable.fire` says; None for one that is not to be sealed."""
         try:
             event = decode_any(row.headers, row.body)
-            intact = _says(row, event) and self._seals.is_intact(Arrival(row.topic, ALWAYS), event, waiting=True)
+            intact = _says(row, event) and self._seals.is_intact(
+                Arrival(row.topic, self._clock.now()), event, waiting=True
+            )
         except Exception as error:
             log.warning("a timer of %s, %s, cannot be read: %s", row.topic, row.event_id, error)
             return None
