@@ -84,9 +84,9 @@ class FactClaim:
             check_cover(material_in(self._payload), self._event, self._topic)
             if self._arrival.held is not None:
                 check_place(self._event.extensions, self._arrival.held)
+            return msgspec.structs.replace(self._event, extensions=as_signed(self._event.extensions))
         except BadMaterial as error:
             raise FrameRefused(f"forged: {error}", "forged") from error
-        return msgspec.structs.replace(self._event, extensions=as_signed(self._event.extensions))
 
 
 def _unfit(key: Key, arrival: Arrival, event: Event[bytes]) -> str:

@@ -49,7 +49,7 @@ def typed_as(extensions: Attributes) -> Attributes:
 
 def as_signed(extensions: Attributes) -> dict[str, Scalar]:
     """The extensions without the marks, each of the type that was signed: on its way an integer may have become its text, or the
-    other way round, and a text is true whatever it says."""
+    other way round, and a text is true whatever it says. Raises BadMaterial where that cannot be."""
     said = bare(extensions)
     names = frozenset(str(extensions.get(NO_TEXTS, "")).split())
     if not names and all(isinstance(value, str) for value in said.values()):
@@ -62,7 +62,10 @@ def _typed(value: Scalar, scalar: bool) -> Scalar:
     text = value if isinstance(value, str) else str(value).lower()
     if not scalar:
         return text
-    return text == "true" if text in ("true", "false") else int(text)
+    try:
+        return text == "true" if text in ("true", "false") else int(text)
+    except ValueError as error:
+        raise BadMaterial(f"{text!r:.40} was signed as a number, and is none") from error
 
 
 def check_cover(signed: Material, event: Event[bytes], topic: str) -> None:

@@ -208,7 +208,11 @@ def _digest_of_time(value: Scalar | None) -> bytes:
 
 @lru_cache(maxsize=256)
 def _cut(text: str) -> str:
-    return moment(text).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        said = moment(text).astimezone(UTC)
+    except (OverflowError, ValueError) as error:
+        raise BadMaterial(f"its time {text!r:.40} is none in UTC") from error
+    return f"{said.replace(microsecond=0, tzinfo=None).isoformat()}Z"
 
 
 def _second_of(text: str) -> str:

@@ -19,6 +19,8 @@ from posthouse.seam import Seam
 from posthouse.seam.inward import open_frame
 from posthouse.seam.seals import Arrival, Place
 from posthouse.store.outbox import Number
+from posthouse.trust.signatures.drafts import FactDraft
+from posthouse.trust.signatures.keys import read_keys
 from posthouse.trust.signatures.material import KIND, pae
 from tests.kit.signing import Keys, numbered
 
@@ -109,6 +111,27 @@ def shop(tmp_path: Path, codec: Codec) -> Shop:
 def test_what_was_signed_comes_through_as_it_was_said(shop: Shop, event: Event[bytes]) -> None:
     read = shop.read(shop.frame(event))
     assert read == true(event, sequence=7 if event.key else None)
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-00:01"])
+def test_a_time_that_is_none_in_utc_is_forged_and_passes_where_that_is_only_warned_of(shop: Shop, time: str) -> None:
+    frame = shop.rewritten(shop.frame(), time=time)
+    shop.refuses(frame, "is none in UTC")
+    read = shop.read(frame, verify={"*": "warn"})
+    assert read == shop.read(frame, verify={"*": "off"})
+    seam = shop.seam(verify={"*": "warn"})
+    open_frame(seam, "books", Delivery(frame=frame, position=1, stored_at=AT), 1_000_000)
+    assert seam.counting.counter("signatures_refused_total", "shop", "forged", "warn").value == 1
+
+
+def test_a_text_that_was_signed_as_a_number_is_forged_and_passes_where_that_is_only_warned_of(shop: Shop) -> None:
+    said = msgspec.structs.replace(FULL, extensions={"count": "many"})
+    key = read_keys(shop.keys.file)["shop-1"]
+    marks = {"signedtopic": TOPIC, "signedscalars": "count"}
+    sealed = FactDraft(key, shop.keys.secrets["shop-1"], marks, said).whole()
+    frame = shop.rewritten_as(shop.frame(), sealed)
+    shop.refuses(frame, "was signed as a number")
+    assert shop.read(frame, verify={"*": "warn"}) == shop.read(frame, verify={"*": "off"})
 
 
 TYPED: Mapping[str, Scalar] = {"flag": False, "yes": True, "count": -3, "zero": 0, "text": "5", "word": "true"}
