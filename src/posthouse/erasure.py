@@ -14,8 +14,10 @@ Each step can be repeated: after a crash the same command goes on.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
+from typing import NamedTuple
 
 import msgspec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -23,10 +25,12 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from posthouse.app import App, app_of
 from posthouse.contracts.personal import personal_fields
 from posthouse.errors import BrokerError, ConfigurationError, DoneAlready, EventError
-from posthouse.events import Actor, Event, decode_any
+from posthouse.events import METADATA_LIMIT, Actor, Event, decode_any
 from posthouse.history.log import refusal, stored
 from posthouse.operators import OperatorsLog, operator_name
 from posthouse.receiving import dead_letter_topic
+from posthouse.redaction import words_of
+from posthouse.seam.inward import open_frame
 from posthouse.service import Service
 from posthouse.store import Action, ActionFilter, HeldFilter, has_process_tables
 from posthouse.store.actions import BEGUN, DONE
@@ -37,6 +41,10 @@ from posthouse.trust.secrets.receipt import SUBJECT, ErasureReceipt
 from posthouse.trust.secrets.sealing import Key, Token, boxes_in, holds_boxes, opens, plain_in, token_of, tokens_in
 from posthouse.trust.secrets.vault import ERASE, Vault, erasure_of, reapply
 
+log = logging.getLogger("posthouse.secrets")
+
+REAPPLY = "subject reapply"
+"""Who reads receipts in a log, in the figures."""
 PAGE = 500
 LOOK = 0.25
 """Seconds between two looks at who has forgotten."""
@@ -117,15 +125,23 @@ async def erase(
     )  # fmt: skip
 
 
-async def reapply_all(service: Service, *, log: bool) -> int:
+class Reapplied(NamedTuple):
+    """What came of bringing tombstones back: so many persons were erased `again`; so many receipts were `refused`, and say nothing."""
+
+    again: int
+    refused: int = 0
+
+
+async def reapply_all(service: Service, *, log: bool) -> Reapplied:
     """Bring tombstones back into a key store that lost them: from the operators' log, and with `log` from the receipts in the
-    broker. How many."""
+    broker, each proved as its consumers do. What cannot be read or proved is logged and passed over."""
     app, vault = app_of(service), vault_of(service)
     known = [erasure_of(one) for one in await app.store.actions.find(ActionFilter(verb=ERASE), MOST)]
-    again = await reapply(vault.store, known)
+    again, refused = await reapply(vault.store, known), 0
     if log:
-        again += await reapply(vault.store, [one async for one in _receipts(app, _receipt_of(service))])
-    return again
+        receipts, refused = await _receipts(app, _receipt_of(service))
+        again += await reapply(vault.store, receipts)
+    return Reapplied(again, refused)
 
 
 def vault_of(service: Service) -> Vault:
@@ -198,16 +214,25 @@ async def _drop_snapshots(app: App) -> int:
     return sum([await app.store.streams.drop_snapshots(one.name) for one in personal])
 
 
-async def _receipts(app: App, receipt: type[ErasureReceipt]) -> AsyncIterator[Erasure]:
+async def _receipts(app: App, receipt: type[ErasureReceipt]) -> tuple[list[Erasure], int]:
+    """The erasures that the log has receipts of, and how many frames there were refused."""
     known = next(of for service in app.services for of in service.declared.own_events if of.payload.cls is receipt)
+    found, refused = list[Erasure](), 0
     async with aclosing(stored(app.broker, [known.topic], None)) as deliveries:
         async for delivery in deliveries:
-            event = decode_any(delivery.frame.headers, delivery.frame.body)
-            if event.type == known.name:
+            try:
+                event = open_frame(app.opened.seam, REAPPLY, delivery, app.opened.settings.limit + METADATA_LIMIT)
+                if event.type != known.name:
+                    continue
                 said = receipt(**msgspec.json.decode(event.data))
-                yield Erasure(
-                    tenant=event.tenant, subject=said.subject, why="its receipt in the log", by="", at=said.at
-                )
+            except Exception as error:  # what is wrong with a frame belongs to that frame
+                refused += 1
+                log.warning("%s: %r says nothing: %s", known.topic, delivery.frame.id, words_of(error))
+                continue
+            found.append(
+                Erasure(tenant=event.tenant, subject=said.subject, why="its receipt in the log", by="", at=said.at)
+            )
+    return found, refused
 
 
 # The proof.

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from posthouse import App, Event, Policy, Service, Settings, Tx
-from posthouse.erasure import erase
-from posthouse.events import decode_any
+from posthouse.broker import Frame
+from posthouse.erasure import erase, reapply_all, vault_of
+from posthouse.events import codec_of, decode_any
 from posthouse.seam.seals import SEAL
 from posthouse.store import HeldEvent, HeldFilter
 from posthouse.trust.secrets import ERASED
@@ -160,3 +162,20 @@ async def changed(hotel: Signed, body: bytes, id: object) -> None:
         server = await asyncpg.connect(hotel.store)
         assert await server.execute("UPDATE posthouse.outbox SET body = $1 WHERE id = $2", body, id) == "UPDATE 1"
         await server.close()
+
+
+@pytest.mark.parametrize("body", ["forged", "unreadable"])
+async def test_a_receipt_that_its_service_did_not_sign_erases_nobody_and_hides_no_true_one(
+    hotel: Signed, body: str
+) -> None:
+    async with hotel.app.running():
+        await erase(hotel.service, "t1", "g2", why="asked", by="ada")
+        true = next(row for row in await hotel.app.store.outbox.kept(0, 100) if b"g2" in row.body)
+        lie = codec_of(true.headers, true.body).encode(
+            replace(decode_any(true.headers, true.body), id="lie", data=b'{"subject":"g1","at":1.0,"number":1}')
+        )
+        said = lie.body if body == "forged" else b"\xff{"
+        await hotel.app.broker.publish([Frame(topic=true.topic, id="lie", headers=lie.headers, body=said)])
+        await drained(hotel.service)
+    assert await reapply_all(hotel.service, log=True) == (0, 1)
+    assert {one.subject for one in await vault_of(hotel.service).store.erased("t1", ["g1", "g2"])} == {"g2"}

@@ -15,7 +15,7 @@ from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, By, Why, Yes
 from posthouse.cli.output import confirm, counted, print_facts, print_json, print_table, say
 from posthouse.cli.target import Target, load
-from posthouse.erasure import Erased, Found, erase, prove, reapply_all, vault_of
+from posthouse.erasure import Erased, Found, Reapplied, erase, prove, reapply_all, vault_of
 from posthouse.events import timestamp
 from posthouse.service import Service
 from posthouse.trust.secrets.keystore import StoredKey
@@ -110,19 +110,23 @@ def reapply(
 ) -> None:
     """Erase again whoever a key store forgot was erased: it was brought back from a backup.
 
-    Services do this by themselves when they start, from the operators' log in their own store.
+    Services do this by themselves when they start, from the operators' log in their own store. A receipt that cannot be read, or is
+    not signed where that is required, is passed over.
     """
     service = load(target)
 
-    async def work() -> int:
+    async def work() -> Reapplied:
         async with opened([service]):
             return await reapply_all(service, log=log)
 
-    again = asyncio.run(work())
+    done = asyncio.run(work())
     if as_json:
-        print_json({"again": again})
-    else:
-        say(f"{counted(again, 'person')} erased again" if again else "the key store knows every erasure", "green")
+        print_json(done._asdict())
+        return
+    again = f"{counted(done.again, 'person')} erased again"
+    say(again if done.again else "the key store knows every erasure", "green")
+    if done.refused:
+        say(f"{counted(done.refused, 'receipt')} in the log refused, see the log lines: they say nothing", "bold red")
 
 
 @app.command()

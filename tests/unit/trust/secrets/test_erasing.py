@@ -182,7 +182,7 @@ async def test_a_restored_key_store_is_told_again_whom_it_forgot(tmp_path: Path,
         store.close()
     back = Hotel(tmp_path)
     if from_log:
-        assert await reapply_all(back.service, log=True) == 1
+        assert await reapply_all(back.service, log=True) == (1, 0)
     await back.app.open()
     with pytest.raises(RuleBroken, match="was erased"):
         await back.register("g1", "Ada")
