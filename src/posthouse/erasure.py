@@ -36,7 +36,7 @@ from posthouse.store import Action, ActionFilter, HeldFilter, has_process_tables
 from posthouse.store.actions import BEGUN, DONE
 from posthouse.store.sagas import SagaFilter, SagaInput, SagaRow, SagaTurn, Said
 from posthouse.trust.secrets.fields import secret_fields
-from posthouse.trust.secrets.keystore import Erasure, Holder
+from posthouse.trust.secrets.keystore import Erasure, Holder, problem_of
 from posthouse.trust.secrets.receipt import SUBJECT, ErasureReceipt
 from posthouse.trust.secrets.sealing import Key, Token, boxes_in, holds_boxes, opens, plain_in, token_of, tokens_in
 from posthouse.trust.secrets.vault import ERASE, Vault, erasure_of, reapply
@@ -101,6 +101,8 @@ async def erase(
         return Erased(tenant=tenant, subject=subject, dry_run=True, places=await prove(app, tenant, subject))
     if not why.strip():
         raise ConfigurationError("say why somebody is erased, with --why: it is all that is left of the request")
+    if problem := problem_of(subject):
+        raise ConfigurationError(f"nobody is called so: the id {problem}")
     receipt_type = _receipt_of(service)
     await vault.store.present()
     action = OperatorsLog(app.store, service.name).signed(

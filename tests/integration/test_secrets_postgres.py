@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from posthouse import RuleBroken
 from posthouse.erasure import erase, prove
-from posthouse.errors import ConfigurationError, SecretsUnavailable
+from posthouse.errors import ConfigurationError, SecretsUnavailable, ValueRefused
 from posthouse.trust.secrets.keys.postgres import PostgresKeys
 from posthouse.trust.secrets.keystore import Erasure
 from posthouse.watch.status import drained
@@ -124,4 +125,16 @@ async def made(url: str) -> None:
     keys = PostgresKeys(url)
     assert await keys.upgrade()
     assert not await keys.upgrade()
+    await keys.aclose()
+
+
+async def test_a_value_that_the_server_refuses_is_not_taken_for_a_server_that_is_away(keys_url: str) -> None:
+    await made(keys_url)
+    keys = PostgresKeys(keys_url)
+    for subject in (secrets.token_hex(4_000), "a\x00b", "half of a pair \ud800"):
+        with pytest.raises(ValueRefused, match="takes no such value"):
+            await keys.add("t1", {subject: b"key"})
+    longest = "ü" * 128
+    await keys.add("t" * 256, {longest: b"key"})
+    assert (await keys.erase(Erasure(tenant="t" * 256, subject=longest, why="asked", by="me", at=1.0))).number > 0
     await keys.aclose()

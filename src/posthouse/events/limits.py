@@ -47,6 +47,7 @@ MAX_BYTES: Mapping[str, int] = {
     "dualof": 256,
     "timer": 1024,
     "region": 256,
+    "person": 256,
 }
 """The longest text of each field, in bytes of UTF-8. An index of PostgreSQL takes 2,704 bytes in a row, and that of held events
 has tenant, consumer, topic, key and id together. Actor counts for its kind and for its id, each."""

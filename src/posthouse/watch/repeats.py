@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from posthouse import forks
 from posthouse.options import Count, checked
 from posthouse.seam.current import current
 from posthouse.seam.words import attempted
-from posthouse import forks
 
 PATIENCE = 0.05
 """Seconds to wait for another thread that counts, which takes microseconds."""

@@ -7,6 +7,16 @@ from typing import Protocol
 
 import msgspec
 
+from posthouse.events.limits import MAX_BYTES
+from posthouse.redaction import storable
+
+
+def problem_of(subject: str) -> str:
+    """Why an id is none that a person can have, in every key store and in the receipt of his erasure; empty where it is one."""
+    if (size := len(subject.encode(errors="replace"))) > MAX_BYTES["person"]:
+        return f"has {size:,} bytes, the longest id of a person has {MAX_BYTES['person']:,}"
+    return "is no text that a key store can keep" if storable(subject) != subject else ""
+
 
 class StoredKey(msgspec.Struct, frozen=True):
     """The key of a person in a tenant. `wrapped` is None once he was erased, at `erased_at`, in seconds since 1970."""

@@ -36,6 +36,7 @@ from posthouse.events.codecs.attributes import is_json
 from posthouse.redaction import CARRIED
 from posthouse.seam.outward import FIRST_ID
 from posthouse.trust.secrets.fields import Fields, Secret
+from posthouse.trust.secrets.keystore import problem_of
 
 NONCE = 12
 NONCES = 64
@@ -381,6 +382,11 @@ class _Walk:
             where = secret.beside or ".".join(secret.root)
             raise ContractError(
                 f"{self._event.type}: {path!r} is personal, and {where!r}, which says whom it is about, is empty"
+            )
+        if problem := problem_of(of):
+            where = secret.beside or ".".join(secret.root)
+            raise ContractError(
+                f"{self._event.type}: {path!r} is personal, and {where!r}, which says whom it is about, {problem}"
             )
         return self._put(raw, secret, path, of)
 

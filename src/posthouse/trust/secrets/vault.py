@@ -19,7 +19,7 @@ from posthouse.trust.secrets.declaring import Secrets
 from posthouse.trust.secrets.fields import Fields, problems_of, problems_of_cast, secret_fields
 from posthouse.trust.secrets.keyring import Keyring
 from posthouse.trust.secrets.keys import open_keys
-from posthouse.trust.secrets.keystore import Erasure, KeyStore
+from posthouse.trust.secrets.keystore import Erasure, KeyStore, problem_of
 from posthouse.trust.secrets.master import Master
 from posthouse.trust.secrets.masters import open_master
 from posthouse.trust.secrets.sealing import (
@@ -123,7 +123,7 @@ class Vault:
             subjects = {box.of for _, box in boxes_in(event) if self._opens(box)}
         except FrameRefused:
             return set()  # it is refused in its turn
-        return {subject for subject in subjects if self.keyring.known(event.tenant, subject) is None}
+        return {one for one in subjects if self.keyring.known(event.tenant, one) is None and not problem_of(one)}
 
     def _opens(self, box: Box) -> bool:
         return bool(box.version) and (box.kind in self._kinds or "*" in self._kinds)
@@ -164,7 +164,7 @@ class Vault:
             return Revealed(event.data)
         if not self.keyring.settled:
             await self.settle(store)
-        subjects = {box.of for _, box in boxes_in(event) if box.version}
+        subjects = {box.of for _, box in boxes_in(event) if box.version and not problem_of(box.of)}
         return revealed(event, await self.keyring.fetch(event.tenant, subjects) if subjects else {})
 
     # Erasures that the key store may have lost.
@@ -214,6 +214,8 @@ class Vault:
     async def _keys_of(self, event: Event[bytes], wanted: Callable[[Box], bool]) -> Mapping[str, Key]:
         """What opens some boxes of an event."""
         subjects = {box.of for _, box in boxes_in(event) if wanted(box)}
+        for problem in filter(None, map(problem_of, subjects)):
+            raise FrameRefused(f"unreadable: the id of whom it is about {problem}: nobody can have encrypted it")
         found = await self.keyring.fetch(event.tenant, subjects)
         for subject in subjects - found.keys():
             raise FrameRefused(

@@ -7,12 +7,13 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from posthouse import App, Event, RuleBroken, Saga, Turn, Tx, starts
 from posthouse.contracts.boxes import ERASED
 from posthouse.erasure import erase, prove, reapply_all
-from posthouse.errors import ConfigurationError
+from posthouse.errors import ConfigurationError, ContractError, FrameRefused
 from posthouse.events import decode_any
 from posthouse.store import HeldFilter
 from posthouse.trust.secrets import keyring
@@ -328,3 +329,33 @@ async def test_a_process_that_slept_through_an_erasure_does_not_use_the_key_that
     assert ERASED.encode() in (await decrypting).data
     await writer.app.aclose()
     await reader.app.aclose()
+
+
+async def test_whoever_has_a_key_can_be_erased_however_long_the_id(tmp_path: Path) -> None:
+    hotel = Hotel(tmp_path)
+    async with hotel.app.running():
+        longest = "ü" * 128
+        await hotel.register(longest, "Ada")
+        done = await erase(hotel.service, "t1", longest, why="asked", within=5)
+        assert done.receipt
+        for wrong in (longest + "g", "g" * 1_000):
+            with pytest.raises(ContractError, match=r"'guest_id'.* the longest id of a person has 256"):
+                await hotel.register(wrong, "Bob")
+            with pytest.raises(ConfigurationError, match="the longest id of a person has 256"):
+                await erase(hotel.service, "t1", wrong, why="asked")
+
+
+async def test_an_id_that_no_key_store_takes_is_refused_on_its_way_in(tmp_path: Path) -> None:
+    hotel = Hotel(tmp_path)
+    await hotel.app.open()
+    vault = hotel.app.opened.vault
+    assert vault is not None
+    box = {"$secret": 1, "of": "g" * 8_000, "kind": "contact", "gap": "text", "box": "AAAA"}
+    data = msgspec.json.encode({"guest_id": "g1", "email": box})
+    event = Event(id="e1", type="hotel.guest.registered.v1", source="/x", time="", tenant="t1", data=data)
+    await vault.gather([event])
+    for step in (vault.decrypt, vault.carry):
+        with pytest.raises(FrameRefused, match=r"unreadable: .* 8,000 bytes"):
+            await step(event)
+    assert (await vault.reveal(hotel.app.store, event)).unreadable == ["email"]
+    await hotel.app.aclose()

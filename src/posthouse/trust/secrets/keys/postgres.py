@@ -10,11 +10,18 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import asyncpg
 
-from posthouse.errors import ConfigurationError, SecretsUnavailable
+from posthouse.errors import ConfigurationError, SecretsUnavailable, ValueRefused
 from posthouse.redaction import redacted
 from posthouse.trust.secrets.keystore import Erasure, Holder, KeyStore, StoredKey
 
 FOREIGN = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
+REFUSALS = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    UnicodeEncodeError,
+)
+"""What is wrong with a value, however often it is tried: all else says nothing about the event, and passes or is mended."""
 CONNECTIONS = 4
 FORGOTTEN = 86_400
 """Seconds after which a process that fell silent is not listed any more."""
@@ -202,6 +209,8 @@ class PostgresKeys:
                 pool = await self._pool_here()
                 async with pool.acquire() as connection, connection.transaction():
                     yield connection
+        except REFUSALS as error:
+            raise ValueRefused(f"the key store {self.place} takes no such value: {redacted(str(error))}") from error
         except FOREIGN as error:
             words = str(error) or type(error).__name__
             raise SecretsUnavailable(f"the key store {self.place}: {redacted(words)}") from error

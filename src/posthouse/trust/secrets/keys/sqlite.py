@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from posthouse.clock import SystemClock
-from posthouse.errors import ConfigurationError, SecretsUnavailable, StoreError
-from posthouse.local.sqlite import Inode, check_place, connect, inode
+from posthouse.errors import ConfigurationError, SecretsUnavailable, StoreError, ValueRefused
+from posthouse.local.sqlite import MISFITS, Inode, check_place, connect, inode
 from posthouse.trust.secrets.keystore import Erasure, Holder, KeyStore, StoredKey
 
 T = TypeVar("T")
@@ -210,6 +210,8 @@ class SqliteKeys:
 def _mapped() -> Iterator[None]:
     try:
         yield
+    except (*MISFITS, sqlite3.DataError, sqlite3.IntegrityError) as error:
+        raise ValueRefused(f"the key store takes no such value: {error}") from error
     except (sqlite3.Error, OSError, StoreError) as error:
         if isinstance(error, SecretsUnavailable):
             raise
