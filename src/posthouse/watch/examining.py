@@ -26,6 +26,7 @@ from posthouse.trust.secrets import Secrets
 from posthouse.watch.archive import archive_checks
 from posthouse.watch.order import order_checks
 from posthouse.watch.permissions import permission_checks
+from posthouse.watch.replays import replay_checks
 from posthouse.watch.retention import retention_checks
 from posthouse.watch.status import forgotten
 
@@ -65,7 +66,7 @@ async def _examine_store(app: App, within: float | None, sagas: int | None) -> E
         place=place,
         checks=checks
         if _unreached(checks)
-        else [*checks, *await _saga_checks(app, sagas), *await _schedule_checks(app)],
+        else [*checks, *await _saga_checks(app, sagas), *await _schedule_checks(app), *await replay_checks(app)],
     )
 
 

@@ -22,6 +22,7 @@ from posthouse.seam.timing import ServiceTiming, read_timing
 from posthouse.service import Service
 from posthouse.store import Counts
 from posthouse.store.sagas import SagaFilter, SagaStatus
+from posthouse.watch import replays
 
 Verdict = Literal["adds up", "does not add up", "cannot tell"]
 
@@ -248,6 +249,7 @@ async def status(services: Sequence[Service], *, patience: float | None = None) 
             *dict.fromkeys(gone),
             *(f"{name}: {note}" for name, c in counts.items() for note in c.notes),
             *[note for app in apps for note in await _overdue_calls(app)],
+            *[f"{replays.words_of(job)}; {replays.fix_of(job)}" for app in apps for job in await replays.still(app)],
         ],
     )
 

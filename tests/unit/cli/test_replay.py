@@ -76,6 +76,30 @@ def test_a_job_that_is_cancelled_lets_its_keys_go_on(billed: Project) -> None:
     billed.settle(3, 0)
 
 
+@pytest.mark.parametrize("verb", ["resume", "cancel"])
+def test_a_replay_that_stands_still_is_found_and_another_process_decides_about_it(billed: Project, verb: str) -> None:
+    """Each command is a process of its own: whoever began the replay is gone."""
+    right = (billed.folder / "shop.py").read_text()
+    billed.write("shop.py", right.replace("total_cents < 0", "order_id == 'b'"))
+    assert billed.run("replay", "shop:orders", "--reprocess", "--yes", *WHO).exit_code == 1
+    [job] = listed(billed, "jobs", "list", "shop:orders")
+    billed.write("shop.py", right)
+    billed.place(("b", 300))
+    billed.settle(2, 1)  # it waits behind the closed key, and neither a person nor an alert would look for it there
+    for command in ("doctor", "status"):
+        said = " ".join(billed.run(command, "shop:orders").output.split())
+        assert f"the replay {job['id']} of orders is paused" in said, said
+        assert re.search(rf"posthouse jobs cancel \S+ {job['id']}", said), said
+    assert billed.run("jobs", verb, "shop:orders", job["id"], *WHO).exit_code == 0
+    if verb == "resume":
+        said = " ".join(billed.run("doctor", "shop:orders").output.split())
+        assert f"the replay {job['id']} of orders is run by nobody" in said, said
+        assert billed.run("jobs", "run", "shop:orders").exit_code == 0
+    billed.settle(3, 0)
+    assert ("b", 301) in billed.invoices()
+    assert f"the replay {job['id']}" not in billed.run("doctor", "shop:orders").output
+
+
 def test_nobody_signs_in_by_a_name_on_a_command_line(billed: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job takes a name that ends as those of a console for somebody who signed in there, and uses their grants."""
     monkeypatch.setenv("POSTHOUSE_OPERATOR", "ada (console)")
