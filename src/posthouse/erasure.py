@@ -15,30 +15,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
 import msgspec
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from posthouse.app import App, app_of
 from posthouse.contracts.personal import personal_fields
-from posthouse.errors import BrokerError, ConfigurationError, DoneAlready, EventError
-from posthouse.events import METADATA_LIMIT, Actor, Event, decode_any
-from posthouse.history.log import refusal, stored
+from posthouse.errors import ConfigurationError, DoneAlready
+from posthouse.events import METADATA_LIMIT, Actor
+from posthouse.history.log import stored
 from posthouse.operators import OperatorsLog, operator_name
-from posthouse.receiving import dead_letter_topic
 from posthouse.redaction import words_of
+from posthouse.remains import Found, Remains
 from posthouse.seam.inward import open_frame
 from posthouse.service import Service
-from posthouse.store import Action, ActionFilter, HeldFilter, has_process_tables
+from posthouse.store import Action, ActionFilter, has_process_tables
 from posthouse.store.actions import BEGUN, DONE
-from posthouse.store.sagas import SagaFilter, SagaInput, SagaRow, SagaTurn, Said
-from posthouse.trust.secrets.fields import secret_fields
 from posthouse.trust.secrets.keystore import Erasure, Holder, problem_of
 from posthouse.trust.secrets.receipt import SUBJECT, ErasureReceipt
-from posthouse.trust.secrets.sealing import Key, Token, boxes_in, holds_boxes, opens, plain_in, token_of, tokens_in
 from posthouse.trust.secrets.vault import ERASE, Vault, erasure_of, reapply
 
 log = logging.getLogger("posthouse.secrets")
@@ -52,17 +48,6 @@ SLACK = 5.0
 """Seconds beyond its lease after which a process that fell silent counts as having forgotten: its clock may run a little slower."""
 MOST = 100_000
 SNAPSHOTS = "snapshots"
-
-
-class Found(msgspec.Struct):
-    """What is kept about somebody in one place: `boxes` encrypted values, of which `opened` could be decrypted, and `plain` ones
-    that never were encrypted. `note` says what was not looked at, or what was done there."""
-
-    place: str
-    boxes: int = 0
-    opened: int = 0
-    plain: int = 0
-    note: str = ""
 
 
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,13 +68,13 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def proven(self) -> bool:
-        """Whether nothing about him can be read any more, as far as was looked."""
-        return not self.silent and not any(found.opened or found.plain for found in self.places)
+        """Whether nothing about him can be read any more in any place that there is: one that was not looked at proves nothing."""
+        return not self.silent and not self.unseen and not any(found.opened or found.plain for found in self.places)
 
     @property
     def unseen(self) -> Sequence[str]:
         """Places that could not be looked at, or not at all that is there."""
-        return [found.place for found in self.places if found.note and found.place != SNAPSHOTS]
+        return [found.place for found in self.places if found.unseen]
 
 
 async def erase(
@@ -244,139 +229,5 @@ async def prove(app: App, tenant: str, subject: str) -> list[Found]:
     """Look everywhere for what is kept about somebody, and try to decrypt it with what keys there are now."""
     vault = vault_of(app.services[0])
     keys = await vault.keyring.fetch(tenant, [subject])
-    proof = Proof(app, tenant, subject, keys)
-    return [one async for one in proof.places()]
-
-
-class Proof:
-    """One look at everything."""
-
-    def __init__(self, app: App, tenant: str, subject: str, keys: Mapping[str, Key]) -> None:
-        self._app = app
-        self._tenant = tenant
-        self._subject = subject
-        self._key = keys.get(subject)
-
-    async def places(self) -> AsyncIterator[Found]:
-        """Each place, when it was looked through."""
-        yield await self._rows("outbox", self._outbox())
-        yield await self._rows("held events", self._held())
-        yield await self._rows("timers", self._timers())
-        if has_process_tables(self._app.store):
-            yield await self._rows("streams", self._streams())
-            yield await self._sagas()
-        yield await self._log()
-
-    async def _rows(self, place: str, rows: AsyncIterator[tuple[Mapping[str, str], bytes]]) -> Found:
-        found = Found(place)
-        async for headers, body in rows:
-            self._look(found, headers, body)
-        return found
-
-    def _look(self, found: Found, headers: Mapping[str, str], body: bytes) -> None:
-        try:
-            event = decode_any(headers, body)
-        except EventError:
-            return  # nobody knows whom it is about, and it was never let in
-        if event.tenant == self._tenant:
-            self._look_into(found, event)
-
-    def _look_into(self, found: Found, event: Event[bytes]) -> None:
-        if holds_boxes(event):
-            for path, box in boxes_in(event):
-                if box.version and box.of == self._subject:
-                    self._try(found, token_of(event, path, box))
-        self._look_for_plain(found, event)
-
-    def _look_for_plain(self, found: Found, event: Event[bytes]) -> None:
-        known = self._app.opened.event_type(event.type)
-        fields = None if known is None else secret_fields(known)
-        if fields is not None:
-            try:
-                found.plain += sum(of == self._subject for _, of in plain_in(event, fields))
-            except EventError:
-                found.note = "something there does not say whom it is about"
-
-    def _try(self, found: Found, token: Token) -> None:
-        found.boxes += 1
-        found.opened += isinstance(self._key, AESGCM) and opens(self._key, self._tenant, token)
-
-    def _look_at_text(self, found: Found, text: str) -> None:
-        for token in tokens_in(text):
-            if token.box.of == self._subject:
-                self._try(found, token)
-
-    def _look_at_turn(self, found: Found, turn: SagaTurn) -> None:
-        """What came and went before secrets were switched on lies open here, and most likely in the state as well."""
-        told: tuple[SagaInput | Said, ...] = (turn.input, *turn.published)
-        for one in told:
-            event = Event(id=one.event_id, type=one.type, source="", time="", tenant=self._tenant, data=bytes(one.data))
-            self._look_for_plain(found, event)
-
-    async def _outbox(self) -> AsyncIterator[tuple[Mapping[str, str], bytes]]:
-        after, table = 0, self._app.store.outbox
-        while rows := await table.kept(after, PAGE):
-            for row in rows:
-                yield row.headers, row.body
-            after = max(row.id for row in rows)
-        for stuck in await table.stuck():
-            yield stuck.row.headers, stuck.row.body
-
-    async def _held(self) -> AsyncIterator[tuple[Mapping[str, str], bytes]]:
-        async for held in self._app.held.find(HeldFilter(tenant=self._tenant)):
-            yield held.headers, held.body
-
-    async def _timers(self) -> AsyncIterator[tuple[Mapping[str, str], bytes]]:
-        for timer in await self._app.store.timers.pending(self._tenant, MOST):
-            yield timer.row.headers, timer.row.body
-
-    async def _streams(self) -> AsyncIterator[tuple[Mapping[str, str], bytes]]:
-        cursor, more = "", True
-        while more:
-            page = await self._app.store.streams.read_all(cursor, PAGE)
-            for one in page.events:
-                yield one.headers, one.body
-            cursor, more = page.cursor, page.more
-
-    async def _sagas(self) -> Found:
-        """Their states and histories, and the events that wait in them."""
-        found, table, after = Found("sagas"), self._app.store.sagas, 0
-        while rows := await table.find(SagaFilter(tenant=self._tenant), after=after, limit=PAGE):
-            for row in rows:
-                self._look_at_text(found, row.state.decode())
-                for turn in await table.history(row.saga, row.tenant, row.id, attempt=row.attempt):
-                    self._look_at_text(found, msgspec.json.encode(turn).decode())
-                    self._look_at_turn(found, turn)
-                await self._waiting(found, row)
-            after = max(row.number for row in rows)
-        return found
-
-    async def _waiting(self, found: Found, row: SagaRow) -> None:
-        for one in row.waiting:
-            try:
-                async with self._app.store.begin(tenant=self._tenant) as tx:
-                    held = await self._app.store.sagas.unpark(tx, row, one.held_as)
-                    if held is not None:
-                        self._look(found, held.headers, held.body)
-                    raise _OnlyLooked
-            except _OnlyLooked:
-                pass
-
-    async def _log(self) -> Found:
-        found, broker = Found("log"), self._app.broker
-        if (why := refusal(broker)) is not None:
-            found.note = f"not looked at: {why}"
-            return found
-        topics = {topic for service in self._app.services for topic in service.declared.topics}
-        topics |= {dead_letter_topic(topic) for topic in topics}
-        try:
-            async with aclosing(stored(broker, sorted(topics), None)) as deliveries:
-                async for delivery in deliveries:
-                    self._look(found, delivery.frame.headers, delivery.frame.body)
-        except BrokerError as error:
-            found.note = f"not looked at to its end: {error}"
-        return found
-
-
-class _OnlyLooked(Exception):
-    """Nothing is to be changed."""
+    remains = Remains(app, tenant, subject, keys)
+    return [one async for one in remains.places()]

@@ -15,8 +15,9 @@ from posthouse.cli.opening import opened
 from posthouse.cli.options import AsJson, By, Why, Yes
 from posthouse.cli.output import confirm, counted, print_facts, print_json, print_table, say
 from posthouse.cli.target import Target, load
-from posthouse.erasure import Erased, Found, Reapplied, erase, prove, reapply_all, vault_of
+from posthouse.erasure import Erased, Reapplied, erase, prove, reapply_all, vault_of
 from posthouse.events import timestamp
+from posthouse.remains import Found
 from posthouse.service import Service
 from posthouse.trust.secrets.keystore import StoredKey
 
@@ -41,7 +42,8 @@ def erase_one(
     """Destroy a person's key for ever, tell everybody, and prove it. It cannot be undone.
 
     Every value that was encrypted for him becomes unreadable wherever it lies. Run it again to go on after a crash, or to prove
-    it again. Ends with code 1 when something can still be read, or a process has not said that it forgot.
+    it again. Ends with code 1 when something can still be read, a place could not be looked at, or a process has not said that it
+    forgot.
     """
     service = load(target)
     if not (dry_run or yes):
@@ -160,14 +162,11 @@ def _show(done: Erased) -> None:
         say(f"{name} has not said that it forgot the key: end it, or run this again", "bold red")
     say(f"receipt: {done.receipt}" if done.receipt else "the receipt was said before")
     _show_places(done.places)
-    if done.proven and done.unseen:
-        say(
-            f"nothing about this person can be read any more where it was looked: not in {', '.join(done.unseen)}",
-            "yellow",
-        )
-    elif done.proven:
+    if done.proven:
         say("nothing about this person can be read any more", "green")
-    elif any(found.plain for found in done.places):
+    if done.unseen:
+        say(f"not proven: nobody could look at all of {', '.join(done.unseen)}", "bold red")
+    if any(found.plain for found in done.places):
         say("PLAIN values were never encrypted: they stay until what holds them is purged", "bold red")
 
 

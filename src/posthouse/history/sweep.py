@@ -10,14 +10,14 @@ import asyncio
 import dataclasses
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
-from posthouse.errors import ArchiveUnavailable, AuditUnavailable
+from posthouse.errors import ArchiveDamaged, ArchiveUnavailable, AuditUnavailable
 from posthouse.history.audit.place import Place
-from posthouse.store import CoreStore
+from posthouse.store import CoreStore, HeldEvent
 
 PURGE_BATCH = 5_000
 """Rows that are deleted at once where nothing is written."""
@@ -71,3 +71,13 @@ class Sweep:
             raise ArchiveUnavailable(
                 f"{name} cannot be written in {self.folder.name}: {why}: make room, or give the right to write there"
             ) from error
+
+
+def held_in(folder: Place) -> Iterator[Sequence[HeldEvent]]:
+    """The events that were given up and written before they were deleted, file by file. Blocking. AuditUnavailable where the folder
+    does not answer, ArchiveDamaged for what is no such file."""
+    for path in folder.list("held/"):
+        try:
+            yield [msgspec.json.decode(line, type=HeldEvent) for line in (folder.get(path) or b"").splitlines()]
+        except msgspec.MsgspecError as error:
+            raise ArchiveDamaged(f"{path} in {folder.name} is no file of given-up events: {error}") from error

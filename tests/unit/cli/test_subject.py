@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from posthouse.cli.subject import _show
-from posthouse.erasure import SNAPSHOTS, Erased, Found
+from posthouse.erasure import SNAPSHOTS, Erased
+from posthouse.remains import Found
 
 ERASED = Erased(tenant="t1", subject="g1", dry_run=False, places=[Found("log"), Found(SNAPSHOTS, note="0 dropped")])
 
@@ -15,7 +16,11 @@ def test_what_was_looked_through_is_proven(capsys: pytest.CaptureFixture[str]) -
     assert "nothing about this person can be read any more\n" in capsys.readouterr().out
 
 
-def test_a_place_where_nobody_could_look_is_named_with_the_proof(capsys: pytest.CaptureFixture[str]) -> None:
-    blind = Erased(tenant="t1", subject="g1", dry_run=False, places=[Found("log", note="not looked at: it keeps none")])
-    _show(blind)
-    assert "can be read any more where it was looked: not in log\n" in capsys.readouterr().out
+def test_a_place_where_nobody_could_look_leaves_it_unproven(capsys: pytest.CaptureFixture[str]) -> None:
+    blind = Found("log", note="not looked at to its end: it keeps none", unseen=True)
+    erased = Erased(tenant="t1", subject="g1", dry_run=False, places=[blind])
+    assert not erased.proven
+    _show(erased)
+    said = capsys.readouterr().out
+    assert "not proven: nobody could look at all of log\n" in said
+    assert "can be read any more" not in said

@@ -24,7 +24,8 @@ from melmastoon.vendors.weather import Scripted
 from melmastoon.vendors.world import World, pretending, world
 from melmastoon.wiring import InProcess
 from posthouse import app_of, is_withheld
-from posthouse.erasure import Found, erase, prove
+from posthouse.erasure import erase, prove
+from posthouse.remains import Found
 from posthouse.testing import Harness
 from posthouse.trust.secrets import ERASED
 from tests.unit.melmastoon.samples import ARRIVAL
