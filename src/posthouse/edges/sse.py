@@ -16,15 +16,19 @@ from urllib.parse import parse_qs
 import msgspec
 
 from posthouse.app import app_of
+from posthouse.broker import Delivery
 from posthouse.contracts import EventType, event_type_of
 from posthouse.edges.broadcast import Broadcast, Item, Limits, Message, Page, Receive, Send
 from posthouse.edges.receipts import Receipt, progress
-from posthouse.errors import ConfigurationError, PosthouseError
-from posthouse.events import Event, decode_any
+from posthouse.errors import ConfigurationError, DecodeError, FrameRefused, PosthouseError
+from posthouse.events import METADATA_LIMIT, Event
+from posthouse.opened import Opened
 from posthouse.options import Count, Seconds, SomeSeconds, checked
 from posthouse.processes.projection import Projection
 from posthouse.redaction import words_of
-from posthouse.seam.inward import open_data, open_payload
+from posthouse.seam.frames import frame_of
+from posthouse.seam.inward import open_data, open_frame, open_payload
+from posthouse.seam.seals import Arrival
 from posthouse.service import Service
 from posthouse.store import OutboxRow
 
@@ -36,6 +40,8 @@ Tenant = Callable[[Scope], Awaitable[str | None] | str | None]
 Show = Callable[[Event[Any]], object]
 """What an interface is shown of an event; None: nothing but that it happened."""
 
+SSE = "sse"
+"""Who reads the outbox, in the figures."""
 BATCH = 200
 ASKED_AGAIN = 0.2
 """Seconds between two looks whether a write has arrived."""
@@ -126,10 +132,17 @@ class Facts:
         self._seen = await app_of(self._service).store.changed(self._seen, seconds)
 
     async def _told(self, row: OutboxRow) -> bytes | None:
-        """What is said of a row; None when it is no event that is told of."""
+        """What is said of a row; None when it is no event that is told of. One that cannot be read, or is not as it was signed where
+        that is required, is counted and passed over: what is wrong with a row ends nobody's feed."""
         opened = app_of(self._service).opened
-        event = decode_any(row.headers, row.body)
-        kind = self._types.get(event.type)
+        try:
+            event = self._proved(opened, row)
+            kind = self._types.get(event.type)
+        except Exception as error:
+            short = error.reason if isinstance(error, DecodeError | FrameRefused) else "unreadable"
+            opened.seam.counting.counter("schema_failures_total", self._service.name, SSE, short).value += 1
+            log.error("%s: pages hear nothing of %s in %s: %s", SSE, row.event_id, row.topic, words_of(error))
+            return None
         if kind is None:
             return None
         told: dict[str, object] = {"id": event.id, "type": event.type, "key": event.key, "time": event.time}
@@ -145,6 +158,19 @@ class Facts:
                     event.type,
                 )
         return msgspec.json.encode(told)
+
+    def _proved(self, opened: Opened, row: OutboxRow) -> Event[bytes]:
+        """The event of a row, as a consumer gets it: what lies in the store is proved by the keys as they are now."""
+        now = opened.clock.now()
+        delivery = Delivery(frame=frame_of(row), position=row.id, stored_at=now)
+        event = open_frame(opened.seam, SSE, delivery, opened.settings.limit + METADATA_LIMIT)
+        kind = self._types.get(event.type)
+        own = row.topic if kind is None else kind.topic
+        wrong = (row.topic, row.tenant, row.event_id) != (own, event.tenant, event.id)
+        if wrong and opened.seam.seals is not None:
+            why = "its row is of another topic, tenant or id than the event in it"
+            opened.seam.seals.refuse_changed(Arrival(own, now), why)
+        return event
 
 
 class SseEndpoint:
