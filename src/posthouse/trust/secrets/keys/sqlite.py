@@ -175,8 +175,7 @@ class SqliteKeys:
                 with _mapped():
                     return self._once(work, begin)
             except SecretsUnavailable as error:
-                busy = isinstance(error.__cause__, sqlite3.OperationalError) and "locked" in str(error.__cause__)
-                if not busy or time.monotonic() > until:
+                if not _is_busy(error.__cause__) or time.monotonic() > until:
                     raise
             await asyncio.sleep(PAUSE)
 
@@ -216,6 +215,13 @@ def _mapped() -> Iterator[None]:
         if isinstance(error, SecretsUnavailable):
             raise
         raise SecretsUnavailable(f"the key store: {error}") from error
+
+
+def _is_busy(error: BaseException | None) -> bool:
+    """Whether somebody else writes, or opens the file for the first time."""
+    if error is None or isinstance(error, sqlite3.OperationalError):
+        return "locked" in str(error)
+    return _is_busy(error.__cause__)
 
 
 def _all(sql: str, *values: object) -> Callable[[sqlite3.Connection], list[Any]]:
