@@ -144,7 +144,7 @@ class App:
 
     def _trusted(self, seam: Seam) -> Seam:
         """The seam with what is asked for beside it; the one that was given stays as it is."""
-        if (signing := self._signing or (signing_here() if seam.seals is None else None)) is not None:
+        if (signing := signing_of(self)) is not None:
             seam = signing.applied(seam, self.clock, "+".join(service.name for service in self.services))
         return seam
 
@@ -322,6 +322,11 @@ def app_of(service: Service) -> App:
 def rights_of(service: Service) -> Rights | None:
     """Who may publish, read and replay what, as its App says, without opening it; None where that is not asked."""
     return app_of(service)._rights
+
+
+def signing_of(app: App) -> Signing | None:
+    """What is said about signatures, to an App or in the environment; None where nothing is."""
+    return app._signing or (signing_here() if app._seam.seals is None else None)
 
 
 def apps_of(services: Iterable[Service]) -> list[App]:

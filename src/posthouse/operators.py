@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import getpass
 import logging
 import os
 import socket
@@ -18,6 +17,11 @@ from posthouse.errors import ChangedSince, PosthouseError, StoreError
 from posthouse.redaction import HIDDEN, redacted
 from posthouse.store import CoreStore, Transaction
 from posthouse.store.actions import BEGUN, Action, ActionFilter, Changes
+
+try:
+    import pwd
+except ImportError:  # Windows, where os.getlogin() asks the system
+    pwd = None  # type: ignore[assignment]
 
 log = logging.getLogger("posthouse.operators")
 
@@ -57,10 +61,13 @@ def login_name() -> str:
 
 
 def _login() -> str:
+    """What the system says: never a variable of the environment, which anybody sets."""
+    if pwd is None:
+        return os.getlogin()
     try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container may run as a number without a name
-        return str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run as a number without a name
+        return str(os.getuid())
 
 
 class Press(NamedTuple):

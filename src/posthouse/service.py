@@ -134,6 +134,11 @@ class Service:
         before, self._host = self._host, host
         return before
 
+    @property
+    def source(self) -> str:
+        """Who it is in the facts that it says."""
+        return f"/{self.namespace}/{self.name}" if self.namespace else f"/{self.name}"
+
     # What it says and hears.
 
     @_with_parentheses(lambda given: f"'{subject_for(given.__name__)}'")

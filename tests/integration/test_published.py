@@ -32,6 +32,7 @@ from posthouse.seam.counting import Counting
 from posthouse.seam.schema_guard import SchemaUnknown
 from posthouse.store import HeldFilter
 from posthouse.testing.store_contract.samples import entry
+from posthouse.trust.signatures.halves import Halves
 from posthouse.trust.signatures.keyring import Keyring
 from posthouse.trust.signatures.keys import Key, Use, write_keys
 from posthouse.trust.signatures.modes import Modes
@@ -319,7 +320,7 @@ def signer(use: Use, id: str = "releases", revoked: float | None = None) -> tupl
 async def asked(root: Path, ground: Ground, clock: Clock, *keys: Key) -> None:
     """What a process learns that believes these keys."""
     write_keys(root / "keys.toml", keys)
-    sealing = Sealing(Keyring(root / "keys.toml", {}, clock), Modes({}), Counting(), "billing")
+    sealing = Sealing(Keyring(root / "keys.toml", Halves(), clock), Modes({}), Counting(), "billing")
     known = published.Published(ground.place, clock, partial(disbelief, sealing))
     known.guards.append(SchemaGuard(fetches=True))
     await known.learn(SchemaUnknown(known.guards[0], "orders/order/placed/v1", "sha256-nobodys"), 999.0)

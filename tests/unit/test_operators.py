@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import time
 
 import msgspec
@@ -10,15 +12,16 @@ import pytest
 from posthouse.app import App
 from posthouse.clock import ManualClock
 from posthouse.errors import ConfigurationError
-from posthouse.operators import LARGEST, MORE, MOST_FIELDS, OperatorsLog, changes, operator_name
+from posthouse.operators import LARGEST, MORE, MOST_FIELDS, OperatorsLog, changes, login_name, operator_name
 from posthouse.service import Service
 from posthouse.store import Action, ActionFilter, Store
 from posthouse.stores.sqlite import SqliteStore
+from posthouse.trust.rights.identity import Person, person_of
 
 
 def test_the_environment_says_who_acts_and_else_login_and_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POSTHOUSE_OPERATOR", raising=False)
-    monkeypatch.setattr("getpass.getuser", lambda: "ada")
+    monkeypatch.setattr("posthouse.operators._login", lambda: "ada")
     monkeypatch.setattr("socket.gethostname", lambda: "desk")
     assert operator_name() == "ada@desk"
     monkeypatch.setenv("POSTHOUSE_OPERATOR", "on call: eve")
@@ -26,12 +29,22 @@ def test_the_environment_says_who_acts_and_else_login_and_host(monkeypatch: pyte
 
 
 def test_a_login_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody() -> str:
-        raise KeyError(1001)
+    def nobody(uid: int) -> str:
+        raise KeyError(uid)
 
     monkeypatch.delenv("POSTHOUSE_OPERATOR", raising=False)
-    monkeypatch.setattr("getpass.getuser", nobody)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
     assert operator_name().partition("@")[0].isdecimal()
+
+
+def test_no_variable_of_the_environment_makes_one_login_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = login_name()
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "grace")
+    assert login_name() == known
+    assert known.partition("@")[0] == pwd.getpwuid(os.getuid()).pw_name
+    assert person_of("grace").is_like("ada", known), "two names of one login are one person"
+    assert Person("grace", "root@pod-1").is_like("ada", "root@pod-2"), "a machine's name is anybody's"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -13,6 +12,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from posthouse.app import app_of, signing_of
 from posthouse.cli.moment import moment_of
 from posthouse.cli.options import AsJson
 from posthouse.cli.output import Cell, counted, print_json, print_table, say
@@ -21,8 +21,9 @@ from posthouse.clock import SystemClock
 from posthouse.errors import ConfigurationError, did_you_mean
 from posthouse.events import timestamp
 from posthouse.service import Service
-from posthouse.trust.signatures.keys import Key, fits, private_in, read_keys, read_private, replace_file, write_keys
-from posthouse.trust.signatures.signing import KEYS, PRIVATE, PRIVATE_FILE
+from posthouse.trust.signatures.halves import PRIVATE_FILE, halves_here, lacking
+from posthouse.trust.signatures.keys import Key, fits, private_in, read_keys, replace_file, write_keys
+from posthouse.trust.signatures.signing import KEYS
 
 app = typer.Typer(no_args_is_help=True, help="Keys of signed facts: make, list, retire, revoke and check them.")
 
@@ -31,7 +32,7 @@ File = Annotated[
 ]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the key.")]
 PrivateFile = Annotated[
-    Path | None, typer.Option("--private", envvar=PRIVATE_FILE, help="The file of the private halves.")
+    Path | None, typer.Option("--private", envvar=PRIVATE_FILE, help="The file of the private halves, or their folder.")
 ]
 DEFAULT = Path("keys.toml")
 COLUMNS = ("ID", "STATE", "SOURCE", "TOPICS", "TENANTS", "USE", "SINCE", "RETIRED", "UNTIL", "REVOKED")
@@ -114,11 +115,15 @@ def retire(
     until: Annotated[
         str | None, typer.Option(metavar="MOMENT", help="What arrives from then on is refused. Default: never.")
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Also where no other key signs for the same then.")] = False,
     file: File = DEFAULT,
     as_json: AsJson = False,
 ) -> None:
-    """Sign no more with a key. What it has signed stays good, also when it is sent again in years."""
+    """Sign no more with a key. What it has signed stays good, also when it is sent again in years. The last key for some facts is
+    retired with --yes alone."""
     moment = _now() if at is None else moment_of(at)
+    if not yes:
+        _refuse_the_last(read_keys(file), id, moment)
     key = _change(file, id, retired=moment, until=None if until is None else moment_of(until))
     _told(key, as_json, f"{id} signs nothing from {timestamp(moment)} on; what it has signed stays good")
 
@@ -150,10 +155,12 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Look whether the files fit together, and whether each topic of some services has a key that signs now. Exit 1 if not."""
-    known = read_keys(file)
-    here = read_private(private) if private is not None else private_in(os.environ.get(PRIVATE, ""), PRIVATE)
     services = load_all(targets) if targets else []
+    known, here = read_keys(file), _private_of(services, private)
     problems = [*_strange(known, here, file), *_unsigned(known, services)]
+    if here:
+        sources = {known[id].source for id in here if id in known} | {service.source for service in services}
+        problems += [lack.words for source in sorted(sources) for lack in lacking(known, here, source, _now())]
     if as_json:
         print_json({"keys": len(known), "private": len(here), "problems": problems})
     else:
@@ -162,6 +169,33 @@ def check(
         say(f"{counted(len(known), 'key')}, {len(here)} with their private half here", "red" if problems else "green")
     if problems:
         raise typer.Exit(1)
+
+
+def _private_of(services: Sequence[Service], private: Path | None) -> Mapping[str, bytes]:
+    """Those that are named, else those of the Apps of the services, else those that the environment says."""
+    apps = {id(app): app for app in map(app_of, services)}.values() if private is None else ()
+    said = [signing_of(app) for app in apps]
+    return {id: half for one in said if one is not None for id, half in one.halves().read().items()} or halves_here(
+        private
+    ).read()
+
+
+def _refuse_the_last(known: Mapping[str, Key], id: str, moment: float) -> None:
+    """Raise ConfigurationError for a key after which nothing of its source can be published."""
+    if (key := known.get(id)) is None or key.state(moment) not in ("active", "next"):
+        return
+    others = [one for one in known.values() if one.id != id and (one.source, one.use) == (key.source, key.use)]
+    for one in others:
+        covers = all(fits(name, one.topics) for name in key.topics) and all(
+            fits(name, one.tenants) for name in key.tenants
+        )
+        if covers and one.state(moment) == "active":
+            return
+    what = "published by a service that has this key" if key.use == "facts" else "signed"
+    raise ConfigurationError(
+        f"no other key for {key.use} of {key.source} signs at {timestamp(moment)} what {id} signs: nothing of it could be {what}. Make the "
+        f"next first: `posthouse keys new ID --source {key.source} --private FILE`; or say --yes"
+    )
 
 
 def _strange(known: Mapping[str, Key], here: Mapping[str, bytes], file: Path) -> Iterator[str]:
@@ -179,7 +213,7 @@ def _unsigned(known: Mapping[str, Key], services: Sequence[Service]) -> Iterator
     """Topics whose facts nobody could sign now."""
     now = _now()
     for service in services:
-        source = f"/{service.namespace}/{service.name}" if service.namespace else f"/{service.name}"
+        source = service.source
         active = [key for key in known.values() if key.source == source and key.use == "facts"]
         active = [key for key in active if key.state(now) == "active"]
         said = [*service.declared.own_events, *service.declared.internal_events]  # those of sagas and schedules too

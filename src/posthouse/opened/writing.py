@@ -41,10 +41,9 @@ def builder_of(
         commit=commit_of(service),
         region=settings.region or os.environ.get("POSTHOUSE_REGION", ""),
     )
-    source = f"/{service.namespace}/{service.name}" if service.namespace else f"/{service.name}"
     codec = CODECS[service.envelope]
     casts, residency = service.declared.downcasts, residency_of(settings)
-    return EnvelopeBuilder(producer, source, codec, clock, settings.limit, casts, seam, sheet, residency)
+    return EnvelopeBuilder(producer, service.source, codec, clock, settings.limit, casts, seam, sheet, residency)
 
 
 def residency_of(settings: Settings) -> str | None:

@@ -28,6 +28,7 @@ from posthouse.watch.order import order_checks
 from posthouse.watch.permissions import permission_checks
 from posthouse.watch.replays import replay_checks
 from posthouse.watch.retention import retention_checks
+from posthouse.watch.signatures import signature_checks
 from posthouse.watch.status import forgotten
 
 UNREACHED = "opening"
@@ -59,7 +60,12 @@ async def _examine_store(app: App, within: float | None, sagas: int | None) -> E
     declared = [handlers for service in app.services for handlers in service.declared.consumers.values()]
     shapes = {handler.view for handlers in declared for handler in handlers.values() if handler.view is not None}
     checks = await _checked(lambda: app.store.checks(shapes=shapes), "is the server up, and the URL right?", within)
-    checks = [*_encryption(app.opened.ports.store_url), *key_checks(app.opened.secrets), *checks]
+    checks = [
+        *_encryption(app.opened.ports.store_url),
+        *key_checks(app.opened.secrets),
+        *signature_checks(app),
+        *checks,
+    ]
     return Examination(
         service=app.opened.name,
         part="store",

@@ -12,7 +12,10 @@ from posthouse.survey import Permitting, Wish
 from posthouse.trust.rights.account import merged
 
 NAME = "account"
-EXPORT = "`posthouse export rights TARGET --for BROKER` writes what it needs, and no more: apply it whole"
+EXPORT = (
+    "`posthouse export rights TARGET… --for BROKER` writes what each service named needs, and no more: name all services of the broker, "
+    "since the file takes the place of the one before, and apply it whole"
+)
 NOBODY = "not compared: nobody here may tell what this account may do"
 ANY = "any other topic"
 BY_WHOM = "docs/rights.md says by whom the broker can be asked"

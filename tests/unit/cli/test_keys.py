@@ -60,7 +60,7 @@ def test_check_is_content_while_every_topic_has_a_key_that_signs_and_ends_with_1
     made: Project,
 ) -> None:
     assert made.run("keys", "check", "shop:orders", *FILES, *HALF).exit_code == 0
-    made.run("keys", "retire", "o1", *FILES)
+    assert made.run("keys", "retire", "o1", "--yes", *FILES).exit_code == 0
     bad = made.run("keys", "check", "shop:orders", "--json", *FILES, *HALF)
     assert bad.exit_code == 1
     assert "shop.orders.order: no active key signs for /shop/orders" in bad.output
@@ -119,3 +119,46 @@ def test_a_list_without_a_file_says_who_makes_one(project: Project) -> None:
     ran = project.run("keys", "list", *FILES)
     assert ran.exit_code == 2
     assert "posthouse keys new" in " ".join(ran.output.split())
+
+
+def test_the_last_key_for_some_facts_is_retired_on_purpose_alone(made: Project) -> None:
+    late = ("new", "o2", "--source", "/shop/orders", "--since", "2999-01-01T00:00:00Z")
+    for words in (late, ("new", "o3", "--source", "/shop/orders", "--topic", "other.*")):
+        made.run("keys", *words, *FILES, *HALF)
+    refused = made.run("keys", "retire", "o1", *FILES)
+    assert refused.exit_code == 2
+    assert "no other key for facts of /shop/orders signs" in " ".join(refused.output.split())
+    assert listed(made)["o1"]["state"] == "active"
+    assert made.run("keys", "retire", "o1", "--at", "2999-01-02T00:00:00Z", *FILES).exit_code == 0, "o2 signs by then"
+    assert made.run("keys", "retire", "o1", "--yes", *FILES).exit_code == 0
+
+
+SIGNED = """
+from posthouse import App, Service, Signing
+
+orders = Service("orders", namespace="shop")
+app = App(orders, signing=Signing(keys="keys.toml", private="private"))
+"""
+
+
+def test_check_looks_where_the_app_says_that_its_private_halves_are(made: Project) -> None:
+    made.write("signed.py", SIGNED)
+    assert made.json("keys", "check", "signed:app", *FILES) == {"keys": 1, "private": 1, "problems": []}
+    made.run("keys", "new", "o2", "--source", "/shop/orders", "--topic", "shop.orders.*", *FILES, "--private", "other")
+    bad = made.run("keys", "check", "signed:app", *FILES)
+    assert bad.exit_code == 1
+    assert "o2 signs for /shop/orders by now, and its private half is not here" in " ".join(bad.output.split())
+
+
+def test_doctor_names_private_keys_that_everybody_may_read_and_those_that_are_missing(made: Project) -> None:
+    made.write("signed.py", SIGNED)
+    assert "1 of 1 keys" in made.run("doctor", "signed:app").output
+    (made.folder / "private").chmod(0o644)
+    assert "everybody on this machine may read the private keys in private" in " ".join(
+        made.run("doctor", "signed:app", "--json").output.split()
+    )
+    (made.folder / "private").chmod(0o600)
+    (made.folder / "private").write_text("")
+    bad = made.run("doctor", "signed:app", "--json")
+    assert bad.exit_code == 1
+    assert "the private half of o1 is not here" in bad.output

@@ -19,9 +19,10 @@ from posthouse.contracts.retirement import RETIRED
 from posthouse.errors import ConfigurationError
 from posthouse.governance.bundle import FOLDER, is_part, read_bundle
 from posthouse.history.audit.place import Place, open_place
-from posthouse.trust.signatures.keys import read_keys, read_private
+from posthouse.trust.signatures.halves import PRIVATE_FILE, Halves
+from posthouse.trust.signatures.keys import read_keys
 from posthouse.trust.signatures.material import CONTRACTS, pae
-from posthouse.trust.signatures.signing import KEYS, PRIVATE_FILE
+from posthouse.trust.signatures.signing import KEYS
 
 TRIES = 5
 """How often somebody else may publish at the same moment."""
@@ -126,7 +127,7 @@ def _signer(key: str, private: Path | None, keys: Path) -> Signer | None:
         raise ConfigurationError(
             f"the key {key!r} {what} {keys}: `posthouse keys new {key} --use contracts --source /SERVICE`"
         )
-    found = read_private(private)
+    found = Halves(private).read()
     if key not in found:
         raise ConfigurationError(f"{private} has no private half of {key!r}")
     return Signer(key, found[key])

@@ -50,7 +50,7 @@ class Sealing:
         if found is None:
             raise EventError(
                 f"{event.type} of {event.source} is signed, and no key for edits is active here: make one with `posthouse keys new "
-                "--use edits`, or skip the event and let its producer publish a correction"
+                f"ID --use edits --source {event.source} --private FILE`, or skip the event and let its producer publish a correction"
             )
         return FactDraft(*found, {TOPIC: topic, EDITED_BY: by, HELD_AS: held_as(place)}, event).whole()
 

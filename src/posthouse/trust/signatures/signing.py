@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 from posthouse.clock import Clock
 from posthouse.errors import ConfigurationError
@@ -13,9 +14,11 @@ from posthouse.options import Options
 from posthouse.seam.seam import Seam
 from posthouse.trust.signatures.modes import asked_in
 
+if TYPE_CHECKING:  # it reads files, for whoever has some
+    from posthouse.trust.signatures.halves import Halves
+
 KEYS, VERIFY = "POSTHOUSE_SIGNING", "POSTHOUSE_SIGNING_VERIFY"
-PRIVATE, PRIVATE_FILE = "POSTHOUSE_SIGNING_PRIVATE", "POSTHOUSE_SIGNING_PRIVATE_FILE"
-"""Variables of the environment: the public file, the modes; private keys themselves, or the file that has them."""
+"""Variables of the environment: the public file, and the modes."""
 
 
 class Signing(Options):
@@ -24,8 +27,9 @@ class Signing(Options):
     keys: str | PurePath
     """The public file, as `posthouse keys` writes it. A running process sees a change within a second or so."""
     private: str | PurePath | None = None
-    """The file with the private keys of the services here. None: what the environment says in POSTHOUSE_SIGNING_PRIVATE_FILE or
-    POSTHOUSE_SIGNING_PRIVATE; without any nothing is signed, and only verified."""
+    """The file with the private keys of the services here, or a folder of such files; a running process sees a change of it, too.
+    None: what the environment says in POSTHOUSE_SIGNING_PRIVATE_FILE or POSTHOUSE_SIGNING_PRIVATE; without any nothing is signed,
+    and only verified."""
     verify: Mapping[str, str] = dataclasses.field(default_factory=lambda: {"*": "require"})
     """By topic pattern: `off`, `warn` or `require`, also `require since 2026-11-18T12:00:00Z`. The first that fits counts, and topics
     that none fits are not asked."""
@@ -49,19 +53,15 @@ class Signing(Options):
             raise ConfigurationError(
                 "Signing needs the package cryptography: pip install 'posthouse[trust]'"
             ) from error
-        private = self._private()
-        keyring = Keyring(Path(self.keys), private, clock)
+        keyring = Keyring(Path(self.keys), self.halves(), clock)
         sealing = Sealing(keyring, Modes(self.verify), seam.counting, service)
-        return dataclasses.replace(seam, seals=sealing, signs=bool(private))
+        return dataclasses.replace(seam, seals=sealing, signs=keyring.signs)
 
-    def _private(self) -> Mapping[str, bytes]:
-        from posthouse.trust.signatures.keys import private_in, read_private  # what reads files, for whoever has some
+    def halves(self) -> Halves:
+        """Where the private keys are."""
+        from posthouse.trust.signatures.halves import halves_here
 
-        if self.private is not None:
-            return read_private(Path(self.private))
-        if file := os.environ.get(PRIVATE_FILE):
-            return read_private(Path(file))
-        return private_in(os.environ.get(PRIVATE, ""), PRIVATE)
+        return halves_here(None if self.private is None else Path(self.private))
 
 
 def signing_here() -> Signing | None:

@@ -13,6 +13,7 @@ import pytest
 
 from posthouse.clock import ManualClock
 from posthouse.errors import ConfigurationError
+from posthouse.trust.signatures.halves import Halves, lacking
 from posthouse.trust.signatures.keyring import LOOK, Keyring
 from posthouse.trust.signatures.keys import Key, private_in, read_keys, read_private, write_keys
 from tests.kit.signing import Keys
@@ -122,7 +123,7 @@ def keys(tmp_path: Path) -> Keys:
 
 
 def ring(keys: Keys, clock: ManualClock, *ids: str) -> Keyring:
-    return Keyring(keys.file, {id: keys.secrets[id].private_bytes_raw() for id in ids}, clock)
+    return Keyring(keys.file, keys.signing(*ids).halves(), clock)
 
 
 def test_the_newest_active_key_signs(keys: Keys) -> None:
@@ -206,4 +207,92 @@ def test_a_private_half_of_another_key_is_refused(keys: Keys) -> None:
     keys.make("a")
     keys.make("b")
     with pytest.raises(ConfigurationError, match="not that of the public one"):
-        Keyring(keys.file, {"a": keys.secrets["b"].private_bytes_raw()}, ManualClock())
+        Keyring(
+            keys.file,
+            Halves(text=f"a:{base64.b64encode(keys.secrets['b'].private_bytes_raw()).decode()}"),
+            ManualClock(),
+        )
+
+
+# Private halves that come while a process runs.
+
+
+def half(keys: Keys, id: str) -> str:
+    return f"{id}:{base64.b64encode(keys.secrets[id].private_bytes_raw()).decode()}\n"
+
+
+def signing_now(found: Keyring) -> str:
+    chosen = found.signer("/shop", "shop.order", "t1")
+    return "" if chosen is None else chosen[0].id
+
+
+def test_a_key_whose_private_half_comes_while_it_runs_signs_within_a_look(keys: Keys) -> None:
+    clock = ManualClock(1_000.0)
+    keys.make("a", since=1.0)
+    found, private = ring(keys, clock, "a"), keys.file.with_name("private-a")
+    keys.make("b", since=2.0)
+    clock.advance(LOOK)
+    assert signing_now(found) == "a", "its half is not here yet"
+    private.write_text(private.read_text() + half(keys, "b"))
+    clock.advance(LOOK)
+    assert signing_now(found) == "b"
+    keys.change(msgspec.structs.replace(read_keys(keys.file)["a"], retired=3.0))
+    clock.advance(LOOK)
+    assert signing_now(found) == "b", "nothing stops with the key before"
+
+
+def test_a_private_file_that_is_there_by_half_takes_no_key_away(keys: Keys, caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock(1_000.0)
+    keys.make("a", since=1.0)
+    found, private = ring(keys, clock, "a"), keys.file.with_name("private-a")
+    keys.make("b", since=2.0)
+    whole = private.read_text() + half(keys, "b")
+    for text in ("", whole[:20], whole[:-10]):
+        private.write_text(text)
+        clock.advance(LOOK)
+        assert signing_now(found) == "a", text
+    private.unlink()
+    clock.advance(LOOK)
+    assert signing_now(found) == "a"
+    assert "stay in force" in caplog.text
+    private.write_text(whole)
+    clock.advance(LOOK)
+    assert signing_now(found) == "b"
+
+
+def test_a_folder_holds_many_and_what_is_hidden_in_it_is_none(keys: Keys, tmp_path: Path) -> None:
+    folder, clock = tmp_path / "halves", ManualClock(1_000.0)
+    folder.mkdir()
+    keys.make("a", since=1.0)
+    (folder / "a").write_text(half(keys, "a"))
+    (folder / ".writing").write_text("no key")
+    found = Keyring(keys.file, Halves(folder), clock)
+    assert signing_now(found) == "a"
+    keys.make("b", since=2.0)
+    (folder / "b").write_text(half(keys, "b"))
+    clock.advance(LOOK)
+    assert signing_now(found) == "b"
+    keys.make("c")
+    (folder / "c").write_text(half(keys, "c").replace("c:", "b:"))
+    with pytest.raises(ConfigurationError, match="'b' is there twice"):
+        Halves(folder).read()
+
+
+def test_it_is_told_what_will_be_missing_before_it_is_missed(keys: Keys) -> None:
+    def words(*ids: str) -> list[tuple[str, bool]]:
+        return [
+            (one.words, one.now) for one in lacking(read_keys(keys.file), dict.fromkeys(ids, b""), "/shop", 1_000.0)
+        ]
+
+    assert words() == [], "no key is for it: it is not to be signed"
+    keys.make("a", since=1.0)
+    keys.make("next", since=1_060.0)
+    keys.make("elsewhere", since=1.0, topics=("other.*",))
+    assert words("a", "next") == []
+    assert words("a") == [("next signs for /shop in 60 s: its private half is not here", False)]
+    keys.make("b", since=2.0)
+    assert words("a", "next") == [("b signs for /shop by now, and its private half is not here", False)]
+    assert words("next") == [("nothing of /shop can be signed: the private half of b is not here", True)]
+    for id in ("a", "b"):
+        keys.change(msgspec.structs.replace(read_keys(keys.file)[id], retired=3.0))
+    assert [now for _, now in words("a", "b", "next")] == [True], "none is active"
