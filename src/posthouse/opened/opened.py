@@ -220,8 +220,10 @@ class Opened:
         try:
             await self.vault.store.present()
             await self._settle_erasures()
+            await self.vault.keyring.look()
         except SecretsUnavailable as error:
             log.warning("%s: %s: what needs its keys waits for it", self.name, error)
+        self.vault.keyring.watch()
 
     async def _settle_erasures(self) -> None:
         if self.vault is not None:

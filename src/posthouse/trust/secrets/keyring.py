@@ -166,7 +166,7 @@ class Keyring:
         if time.monotonic() - self._heard > LOOK:  # it counts as a holder before it has anything
             await self.look(store)
         if not apart:
-            self._go_on_looking()
+            self.watch()
         found: dict[str, Key] = {}
         wanted = sorted(subjects)
         for first in range(0, len(wanted), AT_ONCE):
@@ -206,7 +206,8 @@ class Keyring:
             self._keys.popitem(last=False)
         return found
 
-    def _go_on_looking(self) -> None:
+    def watch(self) -> None:
+        """Go on looking who was erased, also while nobody needs a key: a key store that was brought back is told by whoever remembers."""
         loop = asyncio.get_running_loop()
         if self._looking is None or self._looking.done() or self._looking.get_loop() is not loop:
             self._looking = loop.create_task(self._look_on())

@@ -13,7 +13,7 @@ import pytest
 from posthouse import App, Event, RuleBroken, Saga, Turn, Tx, starts
 from posthouse.contracts.boxes import ERASED
 from posthouse.erasure import erase, prove, reapply_all
-from posthouse.errors import ConfigurationError, ContractError, FrameRefused
+from posthouse.errors import BrokerError, ConfigurationError, ContractError, FrameRefused
 from posthouse.events import decode_any
 from posthouse.store import HeldFilter
 from posthouse.trust.secrets import keyring
@@ -161,6 +161,51 @@ async def test_a_restored_store_of_the_service_does_not_bring_anybody_back(tmp_p
         found = {one.place: one for one in await prove(back.app, "t1", "g1")}
     assert back.heard[0].data.name == ERASED
     assert (found["outbox"].boxes, found["outbox"].opened) == (2, 0)
+
+
+async def test_nothing_is_proven_by_a_log_that_was_not_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hotel = Hotel(tmp_path)
+    async with hotel.app.running():
+        await hotel.register("g1", "Ada")
+        await drained(hotel.service)
+
+        async def forbidden(*arguments: object) -> None:
+            raise BrokerError("no right to $JS.API.STREAM.INFO.hotel_guest_dlq")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(hotel.app.broker), "survey", forbidden)
+            done = await erase(hotel.service, "t1", "g1", why="asked")
+        assert list(done.unseen) == ["log"]
+        assert not done.proven
+        assert (await erase(hotel.service, "t1", "g1", why="asked")).proven, "once it may look"
+
+
+async def test_a_service_that_has_nothing_to_do_tells_a_restored_key_store_whom_it_forgot(tmp_path: Path) -> None:
+    idle, desk = Hotel(tmp_path), Hotel(tmp_path)
+    async with desk.app.running():
+        await desk.register("g1", "Ada")
+        await drained(desk.service)
+    async with idle.app.running():
+        with sqlite3.connect(tmp_path / "keys.db") as live, sqlite3.connect(tmp_path / "backup.db") as kept:
+            live.backup(kept)
+        live.close()
+        assert (await erase(desk.service, "t1", "g1", why="asked")).proven
+        await desk.app.aclose()
+        assert idle.app.opened.vault is not None
+        ring = idle.app.opened.vault.keyring
+        await asyncio.sleep(10 * keyring.LOOK)
+        with sqlite3.connect(tmp_path / "backup.db") as kept, sqlite3.connect(tmp_path / "keys.db") as live:
+            kept.backup(live)
+        kept.close()
+        live.close()
+
+        async def erased() -> bool:
+            return bool(await ring.store.erased("t1", ["g1"]))
+
+        await eventually(erased, "nobody asked for a key, and it is told all the same")
+        assert (await ring.fetch("t1", ["g1"]))["g1"].__class__.__name__ == "Erased"
 
 
 @pytest.mark.parametrize("from_log", [False, True])
