@@ -33,6 +33,7 @@ As = Annotated[
     str,
     typer.Option(
         "--as",
+        "--by",
         metavar="NAME",
         help="Who you are. Default: POSTHOUSE_OPERATOR, else login@host. It is believed.",
         callback=plain,

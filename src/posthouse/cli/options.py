@@ -15,6 +15,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON value on stdout."
 By = Annotated[
     str,
     typer.Option(
+        "--by",
+        "--as",
         help="Who says so, for the operators' log. Default: POSTHOUSE_OPERATOR, else login@host.",
         callback=plain,  # jobs take a name that ends as those of a console for somebody who signed in
     ),

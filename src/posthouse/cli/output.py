@@ -112,7 +112,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
 
 
 def print_facts(facts: Sequence[tuple[str, Cell]]) -> None:
-    """Names and values below each other; what has no value is left out."""
+    """Names and values below each other; what has no value is left out. A program gets lines without a padded edge."""
+    if stdout().width == UNLIMITED:
+        told = [(name, text) for name, value in facts if (text := _text(value).plain)]
+        widest = max((cell_len(name) for name, _ in told), default=0) + GAP
+        for name, text in told:
+            say(Text(name.ljust(widest) + text.replace("\n", "\n" + " " * widest)))
+        return
     grid = Table.grid(padding=(0, GAP, 0, 0))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -142,8 +148,8 @@ def span(seconds: float) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """`1 event`, `1,200 events`."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+    """`1 event`, `1,200 events`, `2 processes`."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}{'es' if thing.endswith('s') else 's'}"
 
 
 def plain(text: str) -> str:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from posthouse.cli.output import counted, plain, print_table, span
+from posthouse.cli.output import counted, plain, print_facts, print_table, span
 
 ROWS = [("orders", 1, "short"), ("billing", 12_000, "a long story about what went wrong and when")]
 
@@ -60,3 +60,19 @@ def test_a_reader_that_has_enough_is_no_failed_check(printing: str) -> None:
     )
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (128 + 13, "")
+
+
+def test_a_program_gets_facts_without_a_padded_edge(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    print_facts([("key", "o1"), ("data", "x" * 2_000), ("none", "")])
+    assert capsys.readouterr().out == f"key   o1\ndata  {'x' * 2_000}\n"
+
+
+def test_things_are_counted_as_people_say_them() -> None:
+    assert [counted(1, "process"), counted(3, "process"), counted(1_200, "event")] == [
+        "1 process",
+        "3 processes",
+        "1,200 events",
+    ]

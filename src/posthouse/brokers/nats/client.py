@@ -377,6 +377,12 @@ def answered(message: Msg) -> Answer:
     return _answer.decode(message.data)
 
 
+NO_ANSWER = (
+    "no answer in time. Is the server up? An account with narrow rights hears answers only on the inbox that it may subscribe to: "
+    "nats://…?inbox=WORD"
+)
+
+
 @contextlib.contextmanager
 def mapped(doing: str) -> Iterator[None]:
     """Foreign errors end here. A cancellation that the client kept to itself goes on from here."""
@@ -384,7 +390,7 @@ def mapped(doing: str) -> Iterator[None]:
     try:
         yield
     except (nats.errors.Error, TimeoutError, OSError) as error:
-        what = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+        what = NO_ANSWER if isinstance(error, TimeoutError) else str(error) or type(error).__name__
         raise BrokerUnavailable(f"NATS, {doing}: {what}") from error
     if _cancellations() > before:
         raise asyncio.CancelledError

@@ -94,6 +94,9 @@ def release(
     force: Annotated[bool, typer.Option("--force", help="Give up any number of missing ones.")] = False,
     by: By = "",
     why: Why = "",
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Nothing is asked here; for scripts that always say it.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Let the keys of these events go on: a dead first event runs again, missing numbers are given up."""

@@ -87,7 +87,8 @@ class Grants:
         person = self._known(by)
         if person.is_like(grant.asked_by, grant.asked_as):
             raise DeskError(
-                f"{grant.asked_by} asked for it, and {person.name} is, as far as anybody can tell, the same: another one approves"
+                f"{grant.asked_by} asked for it, and {person.name} is, as far as anybody can tell, the same: another one approves, "
+                "from another login of the system or signed in to the console"
             )
         if not any(fnmatchcase(folded(person.name), pattern.casefold()) for pattern in self._rights.approvers):
             raise DeskError(f"{person.name} is not among those who approve: Rights(approvers=[…]) names them")
