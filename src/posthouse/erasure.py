@@ -89,6 +89,7 @@ async def erase(
     if problem := problem_of(subject):
         raise ConfigurationError(f"nobody is called so: the id {problem}")
     receipt_type = _receipt_of(service)
+    await app.open()
     await vault.store.present()
     action = OperatorsLog(app.store, service.name).signed(
         Action(verb=ERASE, by=by or operator_name(), why=why, tenant=tenant, key=subject, target=f"subject {subject}")

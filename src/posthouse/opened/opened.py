@@ -160,10 +160,10 @@ class Opened:
             try:
                 await self.bring_up()
                 self.ports.broker  # noqa: B018  # one that cannot be made is told of here
+                await self._begin_secrets()
                 for service in self.services:
                     await self._set_up(service)
                 await self.projections.open()
-                await self._begin_secrets()
             finally:
                 self._opener = None
             self.ready = True
@@ -218,8 +218,7 @@ class Opened:
         ]:
             raise ConfigurationError(*problems)
         try:
-            await self.vault.store.present()
-            await self._settle_erasures()
+            await self.vault.begin(self.ports.store)
             await self.vault.keyring.look()
         except SecretsUnavailable as error:
             log.warning("%s: %s: what needs its keys waits for it", self.name, error)

@@ -19,7 +19,7 @@ class Secrets(Options):
     """Where the keys are: sqlite:///keys.db for services of one host, postgresql://…/keys for a database of their own. Empty: as
     POSTHOUSE_SECRETS_KEYS says, else sqlite:///posthouse-keys.db."""
     master: str = ""
-    """What wraps them: file:master.key, which is made where it is missing; env:NAME, 32 bytes in base64; aws-kms:alias/NAME;
+    """What wraps them: file:master.key, which is made for a key store without keys; env:NAME, 32 bytes in base64; aws-kms:alias/NAME;
     gcp-kms:projects/…/cryptoKeys/NAME. Empty: as POSTHOUSE_SECRETS_MASTER says, else file:posthouse-master.key."""
     reads: Collection[str] = ()
     """The kinds of personal data that handlers here see plain, as in ["contact"]; `*` is all. Of others they see a placeholder."""

@@ -177,6 +177,8 @@ class Keyring:
     async def _made(
         self, store: KeyStore, master: Master, tenant: str, subjects: Sequence[str]
     ) -> Mapping[str, StoredKey]:
+        if await store.is_new():
+            await master.begin()
         fresh = {subject: AESGCM.generate_key(SIZE * 8) for subject in subjects}
         return await store.add(tenant, {one: await master.wrap(tenant, one, key) for one, key in fresh.items()})
 

@@ -62,8 +62,16 @@ class KeyStore(Protocol):
         """Make its tables, where they are missing; whether they were. Safe from many processes."""
         ...
 
+    async def begin(self) -> None:
+        """`present`, at the first start of a service: a file that is missing is made. Never where it had one before."""
+        ...
+
     async def present(self) -> None:
         """Raise ConfigurationError where there are no tables, or where it lies in the database of a service."""
+        ...
+
+    async def is_new(self) -> bool:
+        """Whether nobody has a key or a tombstone yet."""
         ...
 
     async def get(self, tenant: str, subjects: Collection[str]) -> Mapping[str, StoredKey]:

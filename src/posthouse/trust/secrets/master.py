@@ -11,6 +11,10 @@ class Master(Protocol):
     place: str
     """What it is, without secrets."""
 
+    async def begin(self) -> None:
+        """Make it where it is missing and can be made: for a key store that never had a key."""
+        ...
+
     async def wrap(self, tenant: str, subject: str, key: bytes) -> bytes:
         """The key as the key store may see it; bound to this tenant and person."""
         ...

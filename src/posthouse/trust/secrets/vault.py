@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import time
@@ -11,8 +12,9 @@ from typing import NoReturn
 from posthouse.contracts import EventType
 from posthouse.contracts.boxes import Box, Revealed
 from posthouse.contracts.versions import Cast
-from posthouse.errors import FrameRefused
-from posthouse.events import Event
+from posthouse.errors import DoneAlready, FrameRefused
+from posthouse.events import PLATFORM, Event
+from posthouse.operators import OperatorsLog
 from posthouse.store import CoreStore, Transaction
 from posthouse.store.actions import Action, ActionFilter
 from posthouse.trust.secrets.declaring import Secrets
@@ -41,6 +43,8 @@ log = logging.getLogger("posthouse.secrets")
 
 ERASE = "subject erase"
 """The verb in the operators' log, from which tombstones are brought back into a key store that lost them."""
+FIRST = "secrets begin"
+"""The verb by which a store remembers that it has a key store."""
 MOST = 100_000
 CALM = 60.0
 """Seconds without a missing key after which none is looked for ahead."""
@@ -167,7 +171,23 @@ class Vault:
         subjects = {box.of for _, box in boxes_in(event) if box.version and not problem_of(box.of)}
         return revealed(event, await self.keyring.fetch(event.tenant, subjects) if subjects else {})
 
-    # Erasures that the key store may have lost.
+    # A key store that may be missing, or may have lost erasures.
+
+    async def begin(self, store: CoreStore) -> None:
+        """A first start makes a key store; the operators' log of the store remembers that, so that no later start makes another one
+        beside data that only the first one opens."""
+        known = await store.actions.get(PLATFORM, FIRST)
+        if known is None:
+            await self.store.begin()
+            first = Action(
+                verb=FIRST, id=FIRST, tenant=PLATFORM, target=self.store.place, why="its first start with secret fields"
+            )
+            with contextlib.suppress(DoneAlready):  # by another process
+                async with store.begin() as tx:
+                    await OperatorsLog(store).note(tx, first)
+        else:
+            await self.store.present()
+        await self.settle(store)
 
     async def settle(self, store: CoreStore) -> int:
         """Erase again whom the operators' log of a store says was erased, and the key store does not know of: it was brought

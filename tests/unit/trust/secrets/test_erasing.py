@@ -352,7 +352,7 @@ async def test_a_process_that_slept_through_an_erasure_does_not_use_the_key_that
 
     class Sleeps:
         place = master.place
-        wrap, aclose = master.wrap, master.aclose
+        begin, wrap, aclose = master.begin, master.wrap, master.aclose
 
         async def unwrap(self, tenant: str, subject: str, wrapped: bytes) -> bytes:
             reads.set()

@@ -30,6 +30,7 @@ ring = Keyring("shop", opened, most=10, keep=60.0, lease=30.0)
 async def have():
     await ring.fetch("t1", ["g1"], make=True)
 
+asyncio.run(opened()[0].begin())
 if {first}:
     asyncio.run(have())
 if (child := os.fork()) == 0:

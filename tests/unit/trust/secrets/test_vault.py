@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -26,6 +27,10 @@ from tests.kit.waiting import eventually
 
 def everything_in(folder: Path, *files: str) -> bytes:
     return b"".join(path.read_bytes() for name in files for path in folder.glob(f"{name}*"))
+
+
+def names_in(folder: Path, pattern: str) -> list[str]:
+    return sorted(path.name for path in folder.glob(pattern))
 
 
 async def test_names_are_in_no_file_and_handlers_see_them(tmp_path: Path) -> None:
@@ -270,3 +275,51 @@ async def test_a_key_store_that_was_replaced_by_another_file_is_used_at_once(tmp
     again = SqliteKeys(tmp_path / "keys.db")
     assert (await again.get("t1", ["ada"]))["ada"].wrapped is None
     await again.aclose()
+
+
+@pytest.mark.parametrize("missing", ["master.key", "keys.db", "master.key and keys.db", "half of the master"])
+async def test_what_was_lost_or_is_not_mounted_is_waited_for_and_never_made_anew(tmp_path: Path, missing: str) -> None:
+    first = Hotel(tmp_path)
+    await first.register("g1", "Ada")
+    await first.app.aclose()
+    away = tmp_path / "away"
+    away.mkdir()
+    for name in ("master.key", "keys.db"):
+        if name in missing:
+            (tmp_path / name).rename(away / name)
+    if missing == "half of the master":
+        shutil.copy(tmp_path / "master.key", away)
+        (tmp_path / "master.key").write_bytes(b"")
+    before = names_in(tmp_path, "*.key")
+    hotel = Hotel(tmp_path)
+    async with hotel.app.running():
+        (waits,) = await eventually(lambda: hotel.app.store.held.find(HeldFilter(state="retrying")))
+        await eventually(
+            lambda: hotel.app.store.held.find(HeldFilter()), right=lambda rows: rows[0].turn > waits.turn + 1
+        )
+        with pytest.raises(SecretsUnavailable, match=r"(key store|master key) .*mount it where it was"):
+            await hotel.register("g2", "Bob")
+        (held,) = await hotel.app.store.held.find(HeldFilter())
+        assert (held.state, held.attempts, hotel.heard) == ("retrying", 0, [])
+        assert names_in(tmp_path, "*.key") == before
+        shutil.copytree(away, tmp_path, dirs_exist_ok=True)
+        await hotel.register("g1", "Ada again")
+        await eventually(lambda: len(hotel.heard) == 2)
+        await drained(hotel.service)
+    assert [event.data.name for event in hotel.heard] == ["Ada", "Ada again"]
+
+
+async def test_a_key_store_that_is_lost_is_made_anew_by_whoever_says_so(tmp_path: Path) -> None:
+    first = Hotel(tmp_path)
+    await first.register("g1", "Ada")
+    await first.app.aclose()
+    for left in names_in(tmp_path, "keys.db*"):
+        (tmp_path / left).unlink()
+    hotel = Hotel(tmp_path)
+    await hotel.app.open()
+    with pytest.raises(SecretsUnavailable, match="posthouse subject upgrade"):
+        await hotel.register("g2", "Bob")
+    assert hotel.app.opened.vault is not None
+    assert await hotel.app.opened.vault.store.upgrade()
+    await hotel.register("g2", "Bob")
+    await hotel.app.aclose()

@@ -100,6 +100,13 @@ class PostgresKeys:
                 await run.execute(TABLES)
             return made
 
+    async def begin(self) -> None:
+        await self.present()
+
+    async def is_new(self) -> bool:
+        async with self._transaction() as run:
+            return not await run.fetchval("SELECT EXISTS (SELECT FROM posthouse_keys.key)")
+
     async def present(self) -> None:
         async with self._transaction() as run:
             await self._refuse_store(run)

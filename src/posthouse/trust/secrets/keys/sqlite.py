@@ -75,10 +75,17 @@ class SqliteKeys:
         await self._do(lambda run: run.executescript(TABLES), begin="")
         return made
 
-    async def present(self) -> None:
+    async def begin(self) -> None:
         if not self.path.exists():
             await self.upgrade()
-            return
+        await self.present()
+
+    async def is_new(self) -> bool:
+        return not await self._do(_all("SELECT 1 FROM posthouse_key LIMIT 1"))
+
+    async def present(self) -> None:
+        if not self.path.exists():
+            raise SecretsUnavailable(self._absent)
         names = {row[0] for row in await self._do(_all("SELECT name FROM sqlite_master"))}
         if "posthouse_outbox" in names:
             raise ConfigurationError(
@@ -167,6 +174,13 @@ class SqliteKeys:
         if connection is not None:
             connection.close()
 
+    @property
+    def _absent(self) -> str:
+        return (
+            f"the key store {self.path} is not there: mount it where it was, or bring it back from its backup. Where there never was "
+            "one, or it is lost with all that it opens, `posthouse subject upgrade TARGET` makes a new one"
+        )
+
     async def _do(self, work: Callable[[sqlite3.Connection], T], begin: str = "BEGIN IMMEDIATE") -> T:
         """One transaction, tried again while another process writes. It never waits but for that."""
         until = time.monotonic() + self._patience
@@ -186,8 +200,8 @@ class SqliteKeys:
             self._connection.close()
             self._connection = None
         if self._connection is None:
-            if begin and not self.path.exists():
-                raise SecretsUnavailable(f"the key store {self.path} is not there")
+            if not self.path.exists():
+                raise SecretsUnavailable(self._absent)
             self._connection = connect(self.path)
             self._inode = inode(self.path)
             self._connection.execute("PRAGMA secure_delete=ON")

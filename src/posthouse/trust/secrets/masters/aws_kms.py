@@ -36,6 +36,8 @@ class AwsKmsMaster:
         self._client: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    async def begin(self) -> None: ...
+
     async def wrap(self, tenant: str, subject: str, key: bytes) -> bytes:
         answer = await self._ask("encrypt", KeyId=self._key, Plaintext=key, EncryptionContext=_context(tenant, subject))
         return bytes(answer["CiphertextBlob"])

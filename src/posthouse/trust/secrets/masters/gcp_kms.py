@@ -36,6 +36,8 @@ class GcpKmsMaster:
         self._client: KeyManagementServiceAsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    async def begin(self) -> None: ...
+
     async def wrap(self, tenant: str, subject: str, key: bytes) -> bytes:
         request = EncryptRequest(
             name=self._name, plaintext=key, additional_authenticated_data=_context(tenant, subject)

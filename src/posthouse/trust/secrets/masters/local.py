@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from posthouse.clock import new_id
-from posthouse.errors import ConfigurationError
+from posthouse.errors import ConfigurationError, SecretsUnavailable
 from posthouse.trust.secrets.master import Master
 
 SIZE = 32
@@ -24,7 +24,7 @@ NONCE = 12
 
 
 def open_at(kind: str, rest: str, patience: float) -> Master:
-    """`file:PATH`, which is made where it is missing, or `env:NAME`."""
+    """`file:PATH`, or `env:NAME`."""
     return LocalMaster(Path(rest)) if kind == "file" else LocalMaster(None, rest)
 
 
@@ -36,6 +36,10 @@ class LocalMaster:
         self._variable = variable
         self.place = f"env:{variable}" if path is None else f"file:{path}"
         self._of_tenant = lru_cache(1_000)(self._derived)
+
+    async def begin(self) -> None:
+        if self._path is not None and not self._path.exists():
+            _make(self._path)
 
     async def wrap(self, tenant: str, subject: str, key: bytes) -> bytes:
         nonce = os.urandom(NONCE)
@@ -60,9 +64,16 @@ class LocalMaster:
     def _key(self) -> bytes:
         if self._path is None:
             return _checked(os.environ.get(self._variable, "").encode(), self.place)
-        if not self._path.exists():
-            _make(self._path)
-        return _checked(self._path.read_bytes(), self.place)
+        try:
+            return _checked(self._path.read_bytes(), self.place)
+        except (OSError, ConfigurationError) as error:
+            what = (
+                "is not there" if isinstance(error, FileNotFoundError) else "cannot be read, or is not the whole of it"
+            )
+            raise SecretsUnavailable(
+                f"the master key {self.place} {what}: mount it where it was, or bring it back from where you keep it: a new one "
+                "would open nothing"
+            ) from error
 
 
 def _checked(text: bytes, place: str) -> bytes:
