@@ -13,7 +13,7 @@ import msgspec
 
 from posthouse.broker import Broker
 from posthouse.clock import Clock, new_id
-from posthouse.errors import ArchiveUnavailable, BrokerError, StoreError
+from posthouse.errors import ArchiveError, ArchiveUnavailable, BrokerError, StoreError
 from posthouse.heartbeat import Heartbeat
 from posthouse.history.archive.opening import ArchiveMember
 from posthouse.history.audit.opening import AuditMember
@@ -25,6 +25,7 @@ from posthouse.processes.saga.declared import CALLS
 from posthouse.processes.saga.precedence import Precedence
 from posthouse.pulse import Pulse
 from posthouse.receiving import Consumer, Retrier
+from posthouse.redaction import words_of
 from posthouse.seam import NOTHING, Seam, VersionUsage, during
 from posthouse.sending import Relay
 from posthouse.sending.breaker import Breaker
@@ -94,6 +95,7 @@ class Runtime:
     pulse: Pulse = dataclasses.field(default_factory=Pulse)
     """Of the housekeeping."""
     refused: set[str] = dataclasses.field(default_factory=set)
+    untidy: set[str] = dataclasses.field(default_factory=set)
     """Why rows could not be archived at the last look; each is told of once."""
     heartbeats: list[Heartbeat] = dataclasses.field(default_factory=list)
     """That of the run that is under way."""
@@ -248,8 +250,7 @@ class Runtime:
             await asyncio.sleep(0)
         await self._forget_sagas()
         await self._forget_effects()
-        if self.archive is not None:
-            await self.archive.tidy()
+        await self._tidy_archive()
         if self.action_retention is not None:
             with self.pulse.doing("purging the operators' log"):
                 await self.store.actions.purge(self.action_retention, PURGE_BATCH)
@@ -260,6 +261,19 @@ class Runtime:
             self.version_usage.note("running", service, "", now)
         with self.pulse.doing("noting what was seen"):
             await self.version_usage.write(self.store.version_usage, now)
+
+    async def _tidy_archive(self) -> None:
+        """What is wrong with the archive must not keep anything else from being tidied; it is said once."""
+        if self.archive is None:
+            return
+        try:
+            await self.archive.tidy()
+        except ArchiveError as error:
+            if (words := str(error)) not in self.untidy:
+                self.untidy.add(words)
+                log.warning("%s: the archive is not tidied: %s", self.name, words_of(error))
+        else:
+            self.untidy.clear()
 
     async def _sweep(self) -> bool:
         """One batch of the inbox and one of the held; whether there is more. What cannot be written first stays."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,9 @@ from posthouse.errors import ConfigurationError
 from posthouse.events import timestamp
 from posthouse.history.archive.opening import lacking
 from posthouse.history.archive.places import Place, open_place
+
+if TYPE_CHECKING:
+    from posthouse.history.archive.verifying import Verified
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -60,12 +63,7 @@ def verify_command(target: Where, as_json: AsJson = False) -> None:
 
     Of an archive that is named by its URL, on files alone. Ends with code 1 when something is missing, truncated, changed or foreign.
     """
-    try:
-        from posthouse.history.archive.verifying import verify
-    except ModuleNotFoundError as error:
-        raise lacking(error) from error
-    place, planned = _place(target)
-    found = verify(place, planned=planned)
+    found = asyncio.run(_verified(target))
     if as_json:
         print_json({**{name: getattr(found, name) for name in found.__struct_fields__}, "sound": found.sound})
     else:
@@ -143,7 +141,7 @@ def query_command(
         from posthouse.history.archive.querying import query
     except ModuleNotFoundError as error:
         raise lacking(error) from error
-    place, _ = _place(target)
+    place = open_place(target) if "://" in target else asyncio.run(_opened(_app(target)))
     names, rows = query(place, sql)
     if as_json:
         print_json([dict(zip(names, row, strict=True)) for row in rows])
@@ -156,18 +154,29 @@ def _app(target: str) -> App:
     return app_of(services_of(target)[0])
 
 
-def _place(target: str) -> tuple[Place, list[str]]:
-    """Where an archive is, and what is about to be written there, as far as its store says."""
-    if "://" in target:
-        return open_place(target), []
-    return asyncio.run(_planned(_app(target)))
-
-
-async def _planned(app: App) -> tuple[Place, list[str]]:
+async def _opened(app: App) -> Place:
     async with opened(app.services):
-        group = next(iter(app.opened.building.archived or ("",)))
-        plans = await app.store.archives.plans(group)
-        return archives.place_of(app), [name for plan in plans for name in plan.objects]
+        return archives.place_of(app)
+
+
+async def _verified(target: str) -> Verified:
+    """On files alone, or with what the store says of them."""
+    try:
+        from posthouse.history.archive.verifying import verify
+    except ModuleNotFoundError as error:
+        raise lacking(error) from error
+    if "://" in target:
+        return await asyncio.to_thread(verify, open_place(target))
+    app, loop = _app(target), asyncio.get_running_loop()
+    async with opened(app.services):
+        group, place = next(iter(app.opened.building.archived or ("",))), archives.place_of(app)
+        known = await app.store.archives.known(group)
+
+        def planned() -> list[str]:
+            plans = asyncio.run_coroutine_threadsafe(app.store.archives.plans(group), loop).result()
+            return [name for plan in plans for name in plan.objects]
+
+        return await asyncio.to_thread(verify, place, known=0 if known is None else known.generation, planned=planned)
 
 
 async def _status(app: App) -> ArchiveStatus:

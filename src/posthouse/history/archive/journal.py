@@ -19,6 +19,7 @@ from posthouse.history.archive.log import (
     current,
     entry_name,
     read_entry,
+    sealed,
     write_checkpoint,
 )
 from posthouse.history.archive.places import Place, prove
@@ -54,6 +55,7 @@ class Journal:
         self._void: set[str] = set()
         """Plans that were given up, as it read; whatever the store says, which may have gone back in time."""
         self._turn = asyncio.Lock()
+        """Whoever holds it may move `generation` and `manifest`, and nobody else."""
 
     async def open(self) -> None:
         """Find out that the place keeps its word, that it is this archive's, and what happened since the store knew it last."""
@@ -65,20 +67,24 @@ class Journal:
                 f"{redacted(self._place.url)} has another archive, of {found.name}: give this one a folder of its own. If it is this "
                 "one, and its database was lost, `posthouse archive adopt` has the new database read it"
             )
-        self.generation = state.generation
-        if state.generation and await asyncio.to_thread(self._place.size, entry_name(state.generation)) is None:
-            raise ArchiveError(
-                f"{redacted(self._place.url)} lacks entry {state.generation} of its log, which the database knows: what was archived since is "
-                "gone from there. Bring the objects back, or name another folder and read the topics again from their beginning"
-            )
-        await self.catch_up()
-        self.manifest = await current(self._place)
+        async with self._turn:
+            self.generation = state.generation
+            if state.generation and await asyncio.to_thread(self._place.size, entry_name(state.generation)) is None:
+                raise ArchiveError(
+                    f"{redacted(self._place.url)} lacks entry {state.generation} of its log, which the database knows: what was archived "
+                    "since is gone from there. Bring the objects back, or name another folder and read the topics again from their beginning"
+                )
+            await self._catch_up()
+            self.manifest = await current(self._place)
 
     async def catch_up(self) -> None:
         """Take over what others wrote."""
         async with self._turn:
-            while (entry := await asyncio.to_thread(read_entry, self._place, self.generation + 1)) is not None:
-                await self._follow(entry)
+            await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        while (entry := await asyncio.to_thread(read_entry, self._place, self.generation + 1)) is not None:
+            await self._follow(entry)
 
     async def commit(
         self,
@@ -115,7 +121,7 @@ class Journal:
     async def _write(self, draft: Entry) -> Entry:
         while True:
             await self._check(draft)
-            entry = msgspec.structs.replace(draft, generation=self.generation + 1)
+            entry = sealed(self.manifest, msgspec.structs.replace(draft, generation=self.generation + 1))
             found = await asyncio.to_thread(self._put, entry)
             await self._follow(found)
             if found.id == draft.id:
@@ -133,6 +139,8 @@ class Journal:
         return found
 
     async def _check(self, draft: Entry) -> None:
+        if lacking := [name for name in draft.remove if name not in self.manifest.files]:
+            raise ArchiveOvertaken(f"{lacking[0]} is not live any more")
         standing = {each.id for each in await self._table.plans(self.name)}
         for plan in draft.done:
             if plan not in standing or plan in self._void:
@@ -145,10 +153,11 @@ class Journal:
     async def _follow(self, entry: Entry) -> None:
         unknown = await self._table.unknown(self.name, entry.done) if entry.done else []
         learned = await asyncio.to_thread(self._digests, entry, unknown) if unknown else {}
+        follows = entry.generation == self.manifest.generation + 1
+        manifest = self.manifest.after(entry) if follows else self.manifest
         await self._table.follow(self.name, entry.generation, done=entry.done, aborted=entry.aborted, learned=learned)
         self.generation = entry.generation
-        if entry.generation == self.manifest.generation + 1:
-            self.manifest = self.manifest.after(entry)
+        self.manifest = manifest
         self._void.update(entry.aborted)
 
     def _digests(self, entry: Entry, plans: Sequence[str]) -> Mapping[str, Sequence[bytes]]:
@@ -171,7 +180,7 @@ class Journal:
         return read_marker(self._place) or mine
 
     async def _checkpoint(self) -> None:
-        if self.generation % EVERY == 0:
+        if self.generation % EVERY == 0 and self.manifest.generation == self.generation:
             try:
                 await asyncio.to_thread(write_checkpoint, self._place, self.manifest)
             except ArchiveUnavailable as error:

@@ -9,6 +9,8 @@ neither.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -17,6 +19,8 @@ import msgspec
 from posthouse.errors import ArchiveDamaged
 from posthouse.history.archive.files import File
 from posthouse.history.archive.places import Place
+
+log = logging.getLogger("posthouse.archive")
 
 LOG, CHECKPOINTS = "log/", "checkpoint/"
 EVERY = 100
@@ -28,7 +32,8 @@ Why = Literal["written", "compacted", "expired", "given up", "deleted"]
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One change: files that are live from now on, and files that are not any more. `done` are the plans that these came of, `aborted`
     those that will never be done, and `abandoned` are the objects that may have come of them. `deleted` were not live, and are not there
-    any more. `id` tells it from any other of the same number; `at` and `by` are for people."""
+    any more. `checkpoint` is the hash of what is live after it, where a checkpoint follows. `id` tells it from any other of the same
+    number; `at` and `by` are for people."""
 
     generation: int
     id: str
@@ -41,6 +46,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     aborted: tuple[str, ...] = ()
     abandoned: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
+    checkpoint: str = ""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +57,24 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     files: Mapping[str, File] = {}
     gone: Mapping[str, float] = {}
 
+    def misfit(self, entry: Entry) -> str:
+        """Why an entry cannot be the next one; empty where it can."""
+        if entry.generation != self.generation + 1:
+            return f"it does not follow entry {self.generation}"
+        if lacking := [name for name in entry.remove if name not in self.files]:
+            return f"it takes {lacking[0]} away, which is not live: somebody else had replaced it"
+        if double := [file.name for file in entry.add if file.name in self.files]:
+            return f"it adds {double[0]}, which is live already"
+        return ""
+
     def after(self, entry: Entry) -> Manifest:
-        """The same after the next entry."""
+        """The same after the next entry. Raises ArchiveDamaged for one that cannot be: what it adds would be there twice."""
+        if misfit := self.misfit(entry):
+            raise ArchiveDamaged(f"{entry_name(entry.generation)}: {misfit}. Run `posthouse archive verify`")
+        return self.with_all_of(entry)
+
+    def with_all_of(self, entry: Entry) -> Manifest:
+        """What an entry says, whether it can be so or not."""
         removed, deleted = set(entry.remove), set(entry.deleted)
         files = {name: file for name, file in self.files.items() if name not in removed}
         gone = {name: at for name, at in self.gone.items() if name not in deleted}
@@ -102,20 +124,62 @@ def read_log(place: Place) -> list[Entry]:
 
 
 def _checkpointed(place: Place) -> Manifest:
-    """A checkpoint saves reading: one that cannot be read is as good as none."""
+    """A checkpoint saves reading, and the log decides: one that its entry does not confirm is as good as none. One of an entry that
+    is not there says that the log lost its end: ArchiveDamaged."""
     for found in sorted(place.names(CHECKPOINTS), reverse=True):
-        try:
-            said = msgspec.json.decode(place.get(found.name) or b"", type=_Checkpoint)
-        except (msgspec.DecodeError, msgspec.ValidationError):
+        data = place.get(found.name) or b""
+        said = decoded(found.name, data)
+        if said is None:
             continue
-        return Manifest(generation=said.generation, files={file.name: file for file in said.files}, gone=said.gone)
+        entry = read_entry(place, said.generation)
+        if entry is None:
+            raise ArchiveDamaged(
+                f"{found.name} is there, and entry {said.generation} of the log is not: the log lost its end, or somebody put that "
+                "checkpoint there. Run `posthouse archive verify`"
+            )
+        if entry.checkpoint == digest_of(data):
+            return said
+        log.warning("%s is not what was written, and is not read: run `posthouse archive verify`", found.name)
     return Manifest()
+
+
+def decoded(name: str, data: bytes) -> Manifest | None:
+    """A checkpoint; None where there is none that is called so."""
+    try:
+        said = msgspec.json.decode(data, type=_Checkpoint)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None
+    if name != checkpoint_name(said.generation):
+        return None
+    return Manifest(generation=said.generation, files={file.name: file for file in said.files}, gone=said.gone)
+
+
+def checkpoint_name(generation: int) -> str:
+    """What the object of a checkpoint is called."""
+    return f"{CHECKPOINTS}{generation:020d}.json"
+
+
+def checkpoint_of(manifest: Manifest) -> bytes:
+    """The checkpoint, byte for byte the same whoever makes it."""
+    files = tuple(manifest.files[name] for name in sorted(manifest.files))
+    return msgspec.json.encode(_Checkpoint(manifest.generation, files, dict(sorted(manifest.gone.items()))))
+
+
+def digest_of(checkpoint: bytes) -> str:
+    """As its entry has it."""
+    return hashlib.sha256(checkpoint).hexdigest()
+
+
+def sealed(manifest: Manifest, entry: Entry) -> Entry:
+    """An entry with the hash of the checkpoint that follows it, where one does."""
+    if entry.generation % EVERY or manifest.generation + 1 != entry.generation:
+        return entry
+    return msgspec.structs.replace(entry, checkpoint=digest_of(checkpoint_of(manifest.after(entry))))
 
 
 def write_checkpoint(place: Place, manifest: Manifest) -> None:
     """For readers to begin at; whoever is second finds it there."""
-    data = msgspec.json.encode(_Checkpoint(manifest.generation, tuple(manifest.files.values()), manifest.gone))
-    place.put_new(f"{CHECKPOINTS}{manifest.generation:020d}.json", data)
+    place.put_new(checkpoint_name(manifest.generation), checkpoint_of(manifest))
 
 
 async def current(place: Place) -> Manifest:

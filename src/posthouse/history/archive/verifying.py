@@ -4,44 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal
-from urllib.parse import quote
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posthouse.errors import ArchiveDamaged
+from posthouse.history.archive.counting import COLUMNS as COUNTED
+from posthouse.history.archive.counting import counting
 from posthouse.history.archive.files import File
+from posthouse.history.archive.finding import Finding
 from posthouse.history.archive.journal import read_marker
-from posthouse.history.archive.log import LOG, Entry, Manifest, entry_name, names_of, read_log
+from posthouse.history.archive.log import Manifest, names_of
 from posthouse.history.archive.places import Place
 from posthouse.history.archive.reading import Range
+from posthouse.history.archive.replaying import Replayed, replayed
 from posthouse.history.archive.stretches import Stretch, overlapping, streams_of
 
-Kind = Literal[
-    "missing", "truncated", "changed", "wrong", "foreign", "log", "marker", "numbers", "day", "hole", "left over"
-]
-"""A `hole` and what is `left over` are told and are no fault: events that came twice are archived once, and leave a hole."""
-HARMLESS: frozenset[Kind] = frozenset(("hole", "left over"))
-NAMED = 20
-"""So many keys of a topic are named whose numbers are not whole."""
-KEYS = ("tenant", "key", "lineage")
-COLUMNS = (*KEYS, "sequence", "retention", "topic", "partition", "offset", "received", "digest")
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One thing that is not as it should be, and what it is."""
-
-    kind: Kind
-    name: str
-    words: str
-
-    @property
-    def fault(self) -> bool:
-        """Whether the archive is not sound because of it."""
-        return self.kind not in HARMLESS
+COLUMNS = tuple(dict.fromkeys((*COUNTED, "retention", "topic", "partition", "offset", "digest")))
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,74 +40,62 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
         return not any(finding.fault for finding in self.findings)
 
 
-def verify(place: Place, *, planned: Sequence[str] = (), told: Callable[[int, int], None] | None = None) -> Verified:
-    """Read everything that is live, and list what lies there. `planned`: objects that somebody is about to write. `told` hears how many
-    files of how many were read. Raises ArchiveDamaged where there is no archive at all."""
-    marker = read_marker(place)
-    entries = read_log(place)
-    if marker is None and not entries:
+def verify(
+    place: Place,
+    *,
+    known: int = 0,
+    planned: Callable[[], Sequence[str]] = tuple,
+    told: Callable[[int, int], None] | None = None,
+) -> Verified:
+    """Read everything that is live, and list what lies there. `known`: the last entry of the log that a store knows; `planned` says
+    which objects somebody is about to write, and is asked after they were listed. `told` hears how many files of how many were read.
+    Raises ArchiveDamaged where there is no archive at all."""
+    marker, listed = read_marker(place), [found.name for found in place.names("data/")]
+    about = set(planned())
+    log = replayed(place, known)
+    if marker is None and not log.manifest.generation:
         raise ArchiveDamaged(
             f"{place.url} has no archive: name the place that `posthouse run --only archive` writes to"
         )
     findings = (
         [] if marker is not None else [Finding("marker", "archive.json", "it is missing: the archive is nobody's")]
     )
-    manifest = Manifest()
-    for entry in entries:
-        manifest = manifest.after(entry)
-    findings += _of_log(place, entries)
-    findings += _of_listing(place, entries, manifest, planned)
-    numbers, events = _Numbers(), 0
-    bad: list[File] = []
+    manifest, events, bad = log.manifest, 0, list[File]()
+    findings += log.findings
+    findings += _of_listing(place, log, [name for name in listed if name not in about])
     files = sorted(manifest.files.values(), key=lambda file: (file.topic, file.day, file.name))
-    for done, file in enumerate(files, start=1):
-        table, found = _of_file(place, file)
-        if table is not None:
-            events += table.num_rows
-            numbers.add(file.topic, table)
-        if found is not None:
-            findings.append(found)
-            bad.append(file)
-        if told is not None:
-            told(done, len(files))
-    expired = {name.split("/")[2] for entry in entries if entry.why == "expired" for name in entry.remove}
-    thinned = {file.topic for file in files if quote(file.topic, safe="") in expired}
-    findings += [*_days(manifest, bad), *numbers.findings(thinned), *_holes(manifest)]
+    with counting(log.expired) as count:
+        for done, file in enumerate(files, start=1):
+            table, found = _of_file(place, file)
+            if table is not None:
+                events += table.num_rows
+                findings += count.add(file.topic, table)
+            if found is not None:
+                findings.append(found)
+                bad.append(file)
+            if told is not None:
+                told(done, len(files))
+        findings += count.findings()
     return Verified(
         generation=manifest.generation,
         files=len(files),
         events=events,
         bytes=sum(file.bytes for file in files),
-        findings=findings,
+        findings=[*findings, *_days(manifest, bad), *_holes(manifest)],
     )
 
 
-def _of_log(place: Place, entries: Sequence[Entry]) -> Iterator[Finding]:
-    """Entries behind a number that is not there were written, and nobody reads them."""
-    names = {found.name for found in place.names(LOG)}
-    known = {entry_name(entry.generation) for entry in entries}
-    if beyond := sorted(names - known):
-        lacking = entry_name(len(entries) + 1)
-        yield Finding(
-            "log",
-            lacking,
-            f"it is missing, and {len(beyond):,} entries behind it, from {beyond[0]} on, count for nothing",
-        )
-
-
-def _of_listing(
-    place: Place, entries: Sequence[Entry], manifest: Manifest, planned: Sequence[str]
-) -> Iterator[Finding]:
-    once = names_of(entries) | {name for entry in entries for name in entry.abandoned}
-    for found in place.names("data/"):
-        if found.name in manifest.files or found.name in planned:
+def _of_listing(place: Place, log: Replayed, listed: Sequence[str]) -> Iterator[Finding]:
+    """What was listed before the log was read, and is in none of its entries; what is gone meanwhile is no matter."""
+    manifest = log.manifest
+    once = names_of(log.entries) | {name for entry in log.entries for name in entry.abandoned}
+    for name in listed:
+        if name in manifest.files or name in manifest.gone or place.size(name) is None:
             continue
-        if found.name not in once:
-            yield Finding("foreign", found.name, "nobody of this archive wrote it, and nobody reads it")
-        elif found.name not in manifest.gone:
-            yield Finding(
-                "left over", found.name, "it was written after its plan had been given up, and nobody reads it"
-            )
+        if name not in once:
+            yield Finding("foreign", name, "no entry that can be read names it, and nobody reads it")
+        else:
+            yield Finding("left over", name, "it was written after its plan had been given up, and nobody reads it")
 
 
 def _of_file(place: Place, file: File) -> tuple[pa.Table | None, Finding | None]:
@@ -194,44 +163,3 @@ def _holes(manifest: Manifest) -> Iterator[Finding]:
                 )
                 yield Finding("hole", where, f"{before.last + 1} to {first.first - 1} are in no file ({days})")
             before = max(together, key=lambda stretch: stretch.last)
-
-
-class _Numbers:
-    """The numbers of every key, which have no gaps in one lineage: what lacks between two that are there was lost, or was never
-    brought here."""
-
-    def __init__(self) -> None:
-        self._topics: dict[str, pa.Table] = {}
-
-    def add(self, topic: str, table: pa.Table) -> None:
-        """The events of one file."""
-        plain = table.select([*KEYS, "sequence"]).filter(table["sequence"].is_valid())
-        plain = plain.set_column(0, "tenant", plain["tenant"].cast(pa.string()))
-        found = plain.group_by(list(KEYS)).aggregate([("sequence", "min"), ("sequence", "max"), ("sequence", "count")])
-        found = found.rename_columns([name.removeprefix("sequence_") for name in found.column_names])
-        if (before := self._topics.get(topic)) is not None:
-            found = _summed(pa.concat_tables([before, found.select(before.column_names)]))
-        self._topics[topic] = found
-
-    def findings(self, thinned: set[str]) -> Iterator[Finding]:
-        """Keys whose numbers are not whole, some of each topic. Where a class has expired, numbers may rightly lack."""
-        for topic, table in sorted(self._topics.items()):
-            if topic in thinned:
-                continue
-            broken = [row for row in table.to_pylist() if row["max"] - row["min"] + 1 != row["count"]]
-            for row in broken[:NAMED]:
-                yield Finding("numbers", f"{topic} {row['tenant']}:{row['key']}", _lacking(row))
-            if len(broken) > NAMED:
-                yield Finding("numbers", topic, f"and {len(broken) - NAMED:,} more keys")
-
-
-def _summed(table: pa.Table) -> pa.Table:
-    found = table.group_by(list(KEYS)).aggregate([("min", "min"), ("max", "max"), ("count", "sum")])
-    names = {"min_min": "min", "max_max": "max", "count_sum": "count"}
-    return found.rename_columns([names.get(name, name) for name in found.column_names])
-
-
-def _lacking(row: Mapping[str, int]) -> str:
-    lacks = row["max"] - row["min"] + 1 - row["count"]
-    between = f"between {row['min']} and {row['max']} of lineage {row['lineage']}"
-    return f"{lacks:,} numbers lack {between}" if lacks > 0 else f"{-lacks:,} numbers are there twice {between}"

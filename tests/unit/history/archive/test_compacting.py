@@ -65,7 +65,7 @@ class Scene:
     async def whole(self) -> None:
         assert doubled_and_lost(self.place, self.frames) == ([], [])
         plans = [name for plan in await self.store.archives.plans(NAME) for name in plan.objects]
-        found = verify(self.place, planned=plans)
+        found = verify(self.place, planned=lambda: plans)
         assert found.sound, found.findings
 
 

@@ -124,4 +124,4 @@ async def test_objects_of_a_plan_that_stands_are_not_foreign(archive: Path) -> N
     about = files(archive)[0].with_name("about-to-be.parquet")
     about.write_bytes(b"half")
     name = about.relative_to(archive).as_posix()
-    assert verify(open_place(f"file://{archive}"), planned=[name]).sound
+    assert verify(open_place(f"file://{archive}"), planned=lambda: [name]).sound
