@@ -43,7 +43,7 @@ def test_a_file_is_put_once_and_replaced_only_where_it_is_what_was_seen(place: P
     assert place.replace("a/1", b"z", b"x")
     assert place.get("a/1") == b"z"
     assert place.replace("a/3", b"z", None)
-    assert not place.replace("a/3", b"z", None)
+    assert not place.replace("a/3", b"y", None)
 
 
 def test_a_log_lives_in_a_bucket_with_a_folder_as_its_second_place(place: Place, tmp_path: Path) -> None:

@@ -65,12 +65,17 @@ class Sweep:
         day = f"{datetime.fromtimestamp(first, UTC):%Y/%m/%d}"
         name = f"{what}/{day}/{hashlib.sha256(data).hexdigest()[:32]}.jsonl"
         try:
-            await asyncio.to_thread(self.folder.put, name, data)
+            written = await asyncio.to_thread(self.folder.put, name, data)
         except AuditUnavailable as error:
             why = str(error).removeprefix(f"the audit log in {self.folder.name}: ")
             raise ArchiveUnavailable(
                 f"{name} cannot be written in {self.folder.name}: {why}: make room, or give the right to write there"
             ) from error
+        if not written:
+            raise ArchiveUnavailable(
+                f"{name} in {self.folder.name} does not hold the rows that it is named after: somebody changed it. The rows stay in the "
+                "store: move that file away, and they are written again"
+            )
 
 
 def held_in(folder: Place) -> Iterator[Sequence[HeldEvent]]:

@@ -100,7 +100,10 @@ def publish(place: Place, data: bytes, signer: Signer | None = None) -> bool:
     """Put a bundle there and have latest.json lead to it; whether that changed. The bundle comes first: whoever dies in between has
     published nothing. Raises AuditUnavailable."""
     name = hash_of(data)
-    place.put(f"{name}.json", data)
+    if not place.put(f"{name}.json", data):
+        raise ConfigurationError(
+            f"{name}.json in {place.name} is not the bundle that it is named after: somebody changed it. Take it away, and publish again"
+        )
     for _ in range(TRIES):
         before = place.get(LATEST)
         known = None if before is None else pointer_in(before)

@@ -14,6 +14,7 @@ from obstore.store import from_url
 
 from posthouse.errors import ArchiveUnavailable, ConfigurationError
 from posthouse.history.archive.places import Object
+from posthouse.history.once import put_once
 from posthouse.redaction import redacted
 
 PATIENCE = timedelta(seconds=30)
@@ -43,12 +44,9 @@ class Bucket:
 
     def put_new(self, name: str, data: bytes) -> bool:
         try:
-            obstore.put(self._store, name, data, mode="create", use_multipart=False)
-        except exceptions.AlreadyExistsError:
-            return False
+            return put_once(lambda: self._put(name, data), lambda: self.size(name)) is None
         except FOREIGN as error:
             raise self._away(name, error) from error
-        return True
 
     def get(self, name: str) -> bytes | None:
         try:
@@ -94,6 +92,13 @@ class Bucket:
                 continue
             except FOREIGN as error:
                 raise self._away(name, error) from error
+
+    def _put(self, name: str, data: bytes) -> bool:
+        try:
+            obstore.put(self._store, name, data, mode="create", use_multipart=False)
+        except exceptions.AlreadyExistsError:
+            return False
+        return True
 
     def _away(self, name: str, error: Exception) -> ArchiveUnavailable:
         return ArchiveUnavailable(f"{redacted(self.url.partition('?')[0])}, {name}: {_words(error)}")

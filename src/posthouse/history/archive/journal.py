@@ -177,7 +177,9 @@ class Journal:
         mine = Marker(id, self.name)
         if self._place.put_new(MARKER, msgspec.json.encode(mine)):
             return mine
-        return read_marker(self._place) or mine
+        if (found := read_marker(self._place)) is None:
+            raise ArchiveUnavailable(f"{MARKER} is there, and cannot be read")
+        return found
 
     async def _checkpoint(self) -> None:
         if self.generation % EVERY == 0 and self.manifest.generation == self.generation:

@@ -133,7 +133,7 @@ def checkpoint(place: Place, signer: Signer, at: float) -> Signed:
     _extend(place, edge, waiting)
     made = Checkpoint(signer.name, edge.size, edge.root())
     signed = Signed(checkpoint_path(edge.size, at), sign(made.text(), signer.name, signer.seed), made, at)
-    place.put(signed.path, signed.note.encode())
+    _put(place, signed.path, signed.note.encode())
     _point(place, signer.keys)
     return signed
 
@@ -176,7 +176,7 @@ def copy(place: Place, second: Place, keys: Sequence[Verifier]) -> int:
     known = set(second.list(ALL))
     fresh = [path for path in place.list(ALL) if path not in known]
     for path in fresh:
-        second.put(path, place.get(path) or b"")
+        _put(second, path, _needed(place, path))
     _point(second, keys)
     return len(fresh)
 
@@ -252,7 +252,7 @@ def _together(work: Callable[..., None]) -> Iterator[Callable[..., None]]:
 
 def _put(place: Place, path: str, data: bytes) -> None:
     """A file follows from the events: one that is there already is the same, or it is not what the events say."""
-    if not place.put(path, data) and place.get(path) != data:
+    if not place.put(path, data):
         raise AuditDamaged(f"{path} in {place.name} is there, and is not what the events say")
 
 

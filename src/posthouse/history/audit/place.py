@@ -26,8 +26,8 @@ class Place(Protocol):
         ...
 
     def put(self, path: str, data: bytes) -> bool:
-        """Put it there for good, if nothing is there, whoever else tries at the same time; False where something is. Once it
-        returns the file survives a crash of the machine; before, it is not there, or whole."""
+        """Put it there for good, if nothing is there, whoever else tries at the same time. True: these very bytes are there, and
+        survive a crash of the machine, whoever put them. False: other bytes are. Before, it is not there, or whole."""
         ...
 
     def replace(self, path: str, data: bytes, expected: bytes | None) -> bool:

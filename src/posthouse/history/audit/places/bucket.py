@@ -12,6 +12,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, Pre
 from obstore.store import from_url
 
 from posthouse.errors import AuditUnavailable
+from posthouse.history.once import put_once
 from posthouse.redaction import redacted
 
 FLAGS = ("allow_http",)
@@ -41,11 +42,7 @@ class Bucket:
 
     def put(self, path: str, data: bytes) -> bool:
         with self._mapped():
-            try:
-                obstore.put(self._store, path, data, mode="create", use_multipart=False)
-            except AlreadyExistsError:
-                return False
-        return True
+            return put_once(lambda: self._put(path, data), lambda: self.get(path)) in (None, data)
 
     def replace(self, path: str, data: bytes, expected: bytes | None) -> bool:
         if expected is None:
@@ -65,6 +62,13 @@ class Bucket:
         with self._mapped():
             for page in obstore.list(self._store, prefix.rstrip("/"), offset=after or None, chunk_size=1000):
                 yield from sorted(found["path"] for found in page)
+
+    def _put(self, path: str, data: bytes) -> bool:
+        try:
+            obstore.put(self._store, path, data, mode="create", use_multipart=False)
+        except AlreadyExistsError:
+            return False
+        return True
 
     @contextlib.contextmanager
     def _mapped(self) -> Iterator[None]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from posthouse.errors import AuditUnavailable
+from posthouse.history.once import put_once
 
 LOCK = ".lock"
 
@@ -30,19 +31,12 @@ class Folder:
             raise self._away(error) from error
 
     def put(self, path: str, data: bytes) -> bool:
-        target = self._root / path
         try:
-            if target.exists():
-                return False
-            with self._written(target, data) as new:
-                try:
-                    os.link(new, target)
-                except FileExistsError:
-                    return False
-            _settle(target.parent)
+            there = put_once(lambda: self._put(self._root / path, data), lambda: self.get(path))
+            _settle((self._root / path).parent)  # whoever put it may be about to
         except OSError as error:
             raise self._away(error) from error
-        return True
+        return there in (None, data)
 
     def replace(self, path: str, data: bytes, expected: bytes | None) -> bool:
         target = self._root / path
@@ -78,6 +72,16 @@ class Folder:
                     yield from self._below(found, after)
             elif found > after and not name.startswith("."):
                 yield found
+
+    def _put(self, target: Path, data: bytes) -> bool:
+        if target.exists():
+            return False
+        with self._written(target, data) as new:
+            try:
+                os.link(new, target)
+            except FileExistsError:
+                return False
+        return True
 
     @contextlib.contextmanager
     def _written(self, target: Path, data: bytes) -> Iterator[str]:
