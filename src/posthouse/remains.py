@@ -74,7 +74,10 @@ class Remains:
             yield await self._sagas()
         yield await self._words("jobs", self._jobs())
         yield await self._words("operators' log", self._actions())
-        yield await self._rows("log", self._log())
+        if app.broker.sheet.history:
+            yield await self._rows("log", self._log())
+        else:
+            yield Found("log", note=refusal(app.broker) or "")
         if app.opened.ports.archive_url is not None:
             yield await self._rows("archive", self._archived())
         if app.settings.archive_rows:

@@ -135,12 +135,26 @@ async def test_a_place_that_cannot_be_read_proves_nothing(kept: Callable[..., Ke
     assert (done.unseen, done.proven) == ([place], False)
 
 
-async def test_a_broker_that_keeps_no_log_proves_nothing(
+async def test_a_log_that_nobody_can_read_proves_nothing(
     kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hotel = kept()
     await hotel.register("g1", "Ada")
-    monkeypatch.setattr("posthouse.remains.refusal", lambda broker: "it keeps no log")
+    monkeypatch.setattr("posthouse.remains.refusal", lambda broker: "it cannot forget a reader")
     done = await erase(hotel.service, "t1", "g1", why="asked")
     await hotel.app.aclose()
     assert (done.unseen, done.proven) == (["log"], False)
+
+
+async def test_a_broker_that_keeps_no_log_is_named_and_keeps_nothing_to_prove(
+    kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hotel = kept()
+    await hotel.register("g1", "Ada")
+    queue = msgspec.structs.replace(hotel.app.broker.sheet, history=False)
+    monkeypatch.setattr(hotel.app.broker, "sheet", queue)
+    done = await erase(hotel.service, "t1", "g1", why="asked")
+    await hotel.app.aclose()
+    (log,) = [found for found in done.places if found.place == "log"]
+    assert "keeps no log" in log.note
+    assert done.proven, done.places
