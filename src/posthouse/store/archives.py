@@ -91,3 +91,8 @@ class ArchiveTable(Protocol):
     async def forget(self, archive: str, age: float, limit: int) -> int:
         """Forget events of plans that were done so many seconds ago, at most so many, oldest first; how many."""
         ...
+
+    async def remembers(self, archive: str) -> float | None:
+        """When the oldest plan was done whose events are known still, in seconds since 1970 by the clock of the store: whatever was
+        archived before may be forgotten. None where there is none."""
+        ...

@@ -20,17 +20,17 @@ from collections.abc import Collection, Mapping, Sequence
 
 from posthouse.broker import Broker, Delivery, Start, Stream
 from posthouse.clock import Clock, backoff, new_id
-from posthouse.errors import ArchiveDamaged, ArchiveError, ArchiveOvertaken, BrokerError, StoreError
+from posthouse.errors import ArchiveError, ArchiveOvertaken, BrokerError, StoreError
 from posthouse.history.archive.batch import Batch, Pending
 from posthouse.history.archive.compacting import Compactor, give_up, lapsed, put
-from posthouse.history.archive.files import File, digests_in, encoded, name_of
+from posthouse.history.archive.files import File, encoded, name_of
+from posthouse.history.archive.forgotten import Forgotten, first_moment
 from posthouse.history.archive.journal import Journal
-from posthouse.history.archive.log import Manifest
 from posthouse.history.archive.places import Place
 from posthouse.history.archive.rows import Row, row_of
 from posthouse.history.archive.settings import ArchiveSettings
 from posthouse.outage import Outages
-from posthouse.pulse import Pulse, alive
+from posthouse.pulse import Pulse
 from posthouse.redaction import words_of
 from posthouse.store import ArchiveTable
 
@@ -79,6 +79,7 @@ class Archiver:
         self._outages = outages or Outages(clock)
         self._journal = Journal(name, place, table, clock, member)
         self._compactor = Compactor(name, place, table, self._journal, clock, self._settings)
+        self._forgotten = Forgotten(place)
         self._failures = 0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -173,15 +174,17 @@ class Archiver:
         self._answered()
 
     async def _without_old(self, stream: Stream, taken: Sequence[Pending]) -> Sequence[Pending]:
-        """Those that the log has had for so long that the store may have forgotten them are looked for in the files where they would
-        be: whoever was sent back to the beginning doubles nothing."""
-        until = (self._clock.now() - self._settings.remembers / 2) * 1e6
-        old = [each.row for each in taken if each.row.received < until]
+        """Those of which the store may have forgotten that they are archived are looked for in the files: whoever was sent back to the
+        beginning, or published again, doubles nothing."""
+        with self.pulse.doing("asking what is remembered"):
+            since = await self._table.remembers(self.name)
+        slack = self._settings.remembers / 2  # so much may the clocks of producers, broker and store differ
+        old = [each.row for each in taken if since is None or first_moment(each.row) < since + slack]
         if not old:
             return taken
         with self.pulse.doing("looking for old events in the archive", longer=60.0):
             await self._journal.catch_up()
-            known = await asyncio.to_thread(known_of, self._place, self._journal.manifest, old)
+            known = await asyncio.to_thread(self._forgotten.among, self._journal.manifest, old)
         await self._acknowledge(stream, [each for each in taken if each.row.digest in known])
         return [each for each in taken if each.row.digest not in known]
 
@@ -225,25 +228,6 @@ class Archiver:
             with self.pulse.doing("forgetting old events"):
                 more = await self._table.forget(self.name, self._settings.remembers, FORGET)
             await asyncio.sleep(0)
-
-
-def known_of(place: Place, manifest: Manifest, rows: Sequence[Row]) -> set[bytes]:
-    """Which of these events are in a live file, by their digests; looked for where their offsets are."""
-    wanted: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        wanted.setdefault((row.topic, row.day), []).append(row)
-    known: set[bytes] = set()
-    for file in manifest.files.values():
-        for row in wanted.get((file.topic, file.day), ()):
-            first, last, _ = file.partitions.get(row.partition, (1, 0, 0))
-            if first <= row.offset <= last:
-                try:
-                    known.update(digests_in(place, file))
-                except ArchiveDamaged as error:  # it must not keep all others from being archived
-                    log.error("%s. Its events are archived again if they come again", error)
-                alive()
-                break
-    return known & {row.digest for row in rows}
 
 
 def _by_file(plan: str, pending: Sequence[Pending]) -> Mapping[str, Sequence[Row]]:

@@ -113,6 +113,12 @@ SELECT p.number FROM posthouse.archive_plan p JOIN posthouse.archive a ON a.numb
 WHERE a.name = $2 AND p.done_at < {NOW} - $3::double precision ORDER BY p.done_at LIMIT 1
 """
 
+# Since when all that was done is known.
+REMEMBERS = """
+SELECT p.done_at FROM posthouse.archive_plan p JOIN posthouse.archive a ON a.number = p.archive
+WHERE a.name = $1 AND p.done_at IS NOT NULL AND p.events > 0 ORDER BY p.done_at LIMIT 1
+"""
+
 # Forget some of its events.
 FORGET = """
 DELETE FROM posthouse.archive_event WHERE (archive, digest) IN (
@@ -203,6 +209,10 @@ class PostgresArchives:
             if gone < limit:
                 await tx.run(DROP, number)
             return max(gone, 1)
+
+    async def remembers(self, archive: str) -> float | None:
+        found: Sequence[Any] = await self._database.run(REMEMBERS, archive)
+        return float(found[0][0]) if found else None
 
     async def _learn(
         self, tx: PostgresTransaction, of: object, id: str, learned: Mapping[str, Sequence[bytes]] | None

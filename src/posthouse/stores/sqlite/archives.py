@@ -103,6 +103,12 @@ SELECT number FROM posthouse_archive_plan WHERE done_at < ?2
     AND archive = (SELECT number FROM posthouse_archive WHERE name = ?1) ORDER BY done_at LIMIT 1
 """
 
+# Since when all that was done is known.
+REMEMBERS = """
+SELECT done_at FROM posthouse_archive_plan WHERE done_at IS NOT NULL AND events > 0
+    AND archive = (SELECT number FROM posthouse_archive WHERE name = ?) ORDER BY done_at LIMIT 1
+"""
+
 # Forget some of its events.
 FORGET = """
 DELETE FROM posthouse_archive_event WHERE (archive, digest) IN (
@@ -195,6 +201,10 @@ class SqliteArchives:
             if gone < limit:
                 tx.run(DROP, (number,))
             return max(gone, 1)
+
+    async def remembers(self, archive: str) -> float | None:
+        found: Sequence[Any] = await self._database.select(REMEMBERS, (archive,))
+        return float(found[0][0]) if found else None
 
 
 def _learn(

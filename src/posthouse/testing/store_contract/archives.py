@@ -111,6 +111,7 @@ class ArchiveContract(StoreFixtures):
         await store.archives.move(NAME, "there")
         found = await store.archives.begin(NAME, "here")
         assert (found.place, found.generation) == ("there", 0)
+        assert await store.archives.remembers(NAME) is None
         assert await store.archives.plans(NAME) == []
         assert await planned(store, "two", b"a") == Planned([0], {})
 
@@ -120,8 +121,15 @@ class ArchiveContract(StoreFixtures):
         await planned(store, "open", b"d")
         await store.archives.follow(NAME, 1, done=["one"])
         assert await store.archives.forget(NAME, 60.0, 2) == 0
+        since = await store.archives.remembers(NAME)
         await self.later(100.0)
+        await planned(store, "late", b"e")
+        await store.archives.follow(NAME, 2, done=["late"])
         assert [await store.archives.forget(NAME, 60.0, 2) for _ in range(3)] == [2, 1, 0]
+        later = await store.archives.remembers(NAME)
+        assert since is not None
+        assert later is not None
+        assert later - since > 90.0
         assert await planned(store, "two", b"a", b"d") == Planned([0], {1: "open"})
 
     async def test_a_plan_without_events_stands_until_it_is_done(self, store: Store) -> None:

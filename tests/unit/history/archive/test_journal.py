@@ -161,6 +161,46 @@ async def test_events_that_the_store_forgot_are_looked_for_in_the_files(tmp_path
     assert doubled_and_lost(place, frames) == ([], [])
 
 
+async def test_an_event_that_is_published_again_after_the_store_forgot_it_is_no_other(tmp_path: Path) -> None:
+    clock = ManualClock(1_800_000_000.0)
+    store: Store = SqliteStore(":memory:", clock=clock)
+    await store.upgrade()
+    place, broker = open_place(f"file://{tmp_path}"), MemoryBroker(clock=clock)
+    frames = await published(broker, 6)
+    await until_archived(broker, clock, member(broker, place, store.archives, clock))
+    clock.advance(9 * 86_400.0)
+    while await store.archives.forget(NAME, 8 * 86_400.0, 100):
+        pass
+    verdicts = await broker.publish(frames)
+    assert all(verdict.accepted for verdict in verdicts)
+    frames += await published(broker, 2, first=6)
+    late = member(broker, place, store.archives, clock)
+    await until_archived(broker, clock, late)
+    assert late.written == 4
+    assert doubled_and_lost(place, frames) == ([], [])
+    await store.aclose()
+
+
+async def test_a_clock_that_jumped_and_went_back_doubles_nothing(tmp_path: Path) -> None:
+    clock, jumped = ManualClock(1_800_000_000.0), ManualClock(1_800_000_000.0 + 9 * 86_400.0)
+    store: Any = SqliteStore(":memory:", clock=clock)
+    await store.upgrade()
+    place, broker = open_place(f"file://{tmp_path}"), MemoryBroker(clock=clock)
+    frames = await published(broker, 6)
+    await until_archived(broker, clock, member(broker, place, store.archives, clock))
+    store.archives._clock = jumped
+    while await store.archives.forget(NAME, 8 * 86_400.0, 100):
+        pass
+    store.archives._clock = clock
+    for topic in TOPICS:
+        await broker.seek(NAME, topic, position=0)
+    late = member(broker, place, store.archives, clock)
+    await until_archived(broker, clock, late)
+    assert late.written == 0
+    assert doubled_and_lost(place, frames) == ([], [])
+    await store.aclose()
+
+
 async def test_a_full_disk_loses_nothing_and_is_over_when_there_is_room(tmp_path: Path, store: Store) -> None:
     clock = ManualClock()
 
