@@ -66,11 +66,11 @@ def unsigned(place: Place, paths: Sequence[str], end: int) -> Iterator[Finding]:
             continue
         try:
             batch = read_batch(place.get(path) or b"")
-            words = (
-                ""
-                if batch.first == first == end
-                else f"does not go on from event {end:,}, where the one before it ends"
-            )
+            words = ""
+            if not batch.events:
+                words = "holds no event: the log does not write such a file, and goes on once it is moved away"
+            elif not batch.first == first == end:
+                words = f"does not go on from event {end:,}, where the one before it ends"
             end = first + len(batch.events)
         except BatchError as error:
             words = f"cannot be read: {error}"

@@ -93,12 +93,17 @@ class AuditLog:
         start = len(paths)
         known = 0
         batches: list[Batch] = []
-        while start and known < REMEMBERED:
+        while start and (known < REMEMBERED or len(batches) < 2):  # only the one before says where one belongs
             start -= 1
             batches.insert(0, self._batch(paths[start]))
             known += len(batches[0].events)
-        self._next = 0
+        self._next = batches[0].first if start else 0
         for batch in batches:
+            if batch.first != self._next:
+                raise AuditDamaged(
+                    f"{batch_path(batch.first)} in {self.place.name} does not go on from event {self._next:,}, where the one before it ends: "
+                    "nothing is appended before `posthouse audit verify` has said what was done, and it is undone"
+                )
             self._take(batch)
         if self._next < (signed := size_signed(self.place)):
             raise AuditDamaged(
@@ -279,7 +284,7 @@ def _tiles_between(before: int, size: int) -> list[str]:
 
 def _entries(path: str, data: bytes) -> list[bytes]:
     try:
-        return entries(read_batch(data))
+        return entries(_read(path, data))
     except BatchError as error:
         raise AuditDamaged(f"{path}: {error}") from error
 
@@ -289,6 +294,8 @@ def _read(path: str, data: bytes) -> Batch:
         batch = read_batch(data)
     except BatchError as error:
         raise AuditDamaged(f"{path}: {error}") from error
-    if batch.first != first_in(path) or not batch.events:
+    if not batch.events:
+        raise AuditDamaged(f"{path} holds no event: this log writes no such file. Move it away, and it goes on")
+    if batch.first != first_in(path):
         raise AuditDamaged(f"{path} begins with event {batch.first:,}: it was moved there")
     return batch

@@ -33,8 +33,9 @@ def survey(place: Place, keys: Sequence[Verifier], second: Place | None = None) 
     here, found = _read_all(place, keys)
     there: dict[int, Signed] = {}
     if second is not None:
-        there, more = _read_all(second, keys)
+        there, more = _read_copies(second, keys, here, PATIENCE)
         found += [*more, *_contradictions(place, here, second, there), *_newest_file(second, keys, there, PATIENCE)]
+        found += _behind(place, here, second, there)
     found += _newest_file(place, keys, here, PATIENCE)
     if not here and not found:
         found.append(Finding("checkpoint", f"{place.name} holds no checkpoint: nothing is proven of what is there"))
@@ -64,6 +65,39 @@ def _read_all(place: Place, keys: Sequence[Verifier]) -> tuple[dict[int, Signed]
         *findings,
         *(Finding("checkpoint", f"{path} in {place.name}: {reason}") for path, reason in bad.items()),
     ]
+
+
+def _read_copies(
+    second: Place, keys: Sequence[Verifier], here: Mapping[int, Signed], looks: int
+) -> tuple[dict[int, Signed], list[Finding]]:
+    """Those of the second place; what is being signed gets there a moment later."""
+    there, found = _read_all(second, keys)
+    if here.keys() <= there.keys() or not looks:
+        return there, found
+    time.sleep(PAUSE)
+    return _read_copies(second, keys, here, looks - 1)
+
+
+def _behind(place: Place, here: Mapping[int, Signed], second: Place, there: Mapping[int, Signed]) -> Iterator[Finding]:
+    """A second place that has less than the first contradicts nothing, and proves nothing."""
+    if not (missing := sorted(here.keys() - there.keys())):
+        return
+    last = max(here)
+    if not there:
+        yield Finding(
+            "back",
+            f"the second place {second.name} holds no checkpoint that counts, {place.name} has one of {last:,} events: it was never "
+            "written, was emptied, or is another one than was meant. Without it nobody sees that a log was made anew",
+        )
+    elif last > max(there):
+        yield Finding(
+            "back",
+            f"the second place {second.name} is behind: its newest checkpoint is of {max(there):,} events, {place.name} has one of "
+            f"{last:,}. What lies between has no second witness: it was put back, or `posthouse audit checkpoint` copies what it lacks",
+        )
+    else:
+        paths = ", ".join(here[size].path for size in missing)
+        yield Finding("checkpoint", f"{paths} of {place.name} is missing in the second place {second.name}")
 
 
 def _contradictions(

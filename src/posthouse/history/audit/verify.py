@@ -39,7 +39,13 @@ def verify(
     surveyed = survey(place, keys, second)
     signed, findings = surveyed.signed, [*surveyed.findings]
     limits = {place: max(signed, default=0)} | ({} if second is None else {second: surveyed.copied})
-    paths = [path for path in place.list(EVENTS) if first_in(path) is not None]
+    listed = list(place.list(EVENTS))
+    paths = [path for path in listed if first_in(path) is not None]
+    findings += [
+        Finding("file", f"{path} in {place.name} is no file of this log: somebody put it there")
+        for path in listed
+        if first_in(path) is None
+    ]
     again = _Again(limits, signed)
     if not all(again.takes(path, progress) for path in paths) or not again.ends_well():
         findings += [*differences(limits, signed, paths), *unsigned(place, paths, max(signed, default=0))]
@@ -71,7 +77,7 @@ class _Again:
             fresh = entries(batch)
         except BatchError:
             return False
-        if not batch.first == first_in(path) == self.size:
+        if not batch.events or not batch.first == first_in(path) == self.size:
             return False
         begins, self.size = self.size, self.size + len(fresh)
         if begins < self._end < self.size:

@@ -8,11 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from posthouse.history.audit.batches import SALT, batch_path, entries, read_bundle, travelled, write_bundle
+from posthouse.errors import AuditDamaged
+from posthouse.history.audit.batches import (
+    SALT,
+    Batch,
+    batch_path,
+    entries,
+    read_bundle,
+    travelled,
+    write_batch,
+    write_bundle,
+)
 from posthouse.history.audit.findings import Finding
 from posthouse.history.audit.log import AuditLog, checkpoint, seal
 from posthouse.history.audit.merkle import leaves
 from posthouse.history.audit.notes import sign
+from posthouse.history.audit.places.folder import Folder
 from posthouse.history.audit.tiles import Edge
 from posthouse.history.audit.verify import verify
 from tests.kit.audit import KEY, OTHER_KEY, SIGNER, START, Spoilable, events, frame
@@ -246,12 +257,12 @@ def test_the_newest_checkpoint_that_was_taken_away_is_missed_without_a_second_pl
     assert "is of 1,000 events, and checkpoints/0000000000000300-" in log.said(alone=True)[0]
 
 
-def test_a_second_place_that_is_behind_is_not_accused(log: Spoilable) -> None:
+def test_of_a_second_place_that_is_behind_only_that_is_said(log: Spoilable) -> None:
     AuditLog(log.place).append(events(1000, 1300))
     checkpoint(log.place, SIGNER, START + 9)
-    assert log.said() == []
+    assert _kinds(list(log.verify().findings)) == [("back", None, None)]
     (log.second_root / "tile/0/002").unlink()
-    assert log.said() == [f"tile/0/002 is missing in {log.second.name}"]
+    assert log.said()[1:] == [f"tile/0/002 is missing in {log.second.name}"]
 
 
 def test_a_checkpoint_that_was_taken_away_is_missed(log: Spoilable) -> None:
@@ -332,3 +343,71 @@ def test_an_empty_log_can_be_signed_and_goes_on(tmp_path: Path) -> None:
     assert verify(log.place, [KEY], log.second).findings == []
     log.fill(10)
     assert log.said() == []
+
+
+def test_a_second_place_that_is_named_and_empty_is_no_witness(log: Spoilable, tmp_path: Path) -> None:
+    shutil.rmtree(log.second_root)
+    [words] = log.said()
+    assert words.startswith(f"the second place {log.second_root} holds no checkpoint that counts")
+    log.second_root.write_text("a file is no folder")
+    assert log.said() == [words]
+    [finding] = verify(log.place, [KEY], Folder(tmp_path / "misspelt")).findings
+    assert (finding.kind, "misspelt holds no checkpoint" in finding.words) == ("back", True)
+
+
+def test_a_second_place_that_was_put_back_is_behind(log: Spoilable, tmp_path: Path) -> None:
+    shutil.copytree(log.second_root, tmp_path / "before")
+    log.fill(1200)
+    shutil.rmtree(log.second_root)
+    shutil.copytree(tmp_path / "before", log.second_root)
+    [finding] = log.verify().findings
+    assert finding.kind == "back"
+    assert "is behind: its newest checkpoint is of 1,000 events" in finding.words
+    log.seal()
+    assert log.said() == []
+
+
+def test_a_checkpoint_that_only_the_second_place_lost_is_named(log: Spoilable) -> None:
+    path = min((log.second_root / "checkpoints").iterdir())
+    path.unlink()
+    assert log.said() == [
+        f"checkpoints/{path.name} of {log.place.name} is missing in the second place {log.second.name}"
+    ]
+
+
+@pytest.mark.parametrize("end", [1000, 1010])
+def test_an_empty_batch_is_named_and_neither_appended_to_nor_signed_over_nor_waited_for(
+    log: Spoilable, end: int
+) -> None:
+    AuditLog(log.place).append(events(1000, end))
+    writing = AuditLog(log.place)
+    assert writing.size() == end
+    path = log.root / batch_path(end)
+    path.write_bytes(write_batch(Batch(end, b"", [])))
+    [words] = log.said()
+    assert words.startswith(f"events/{end:016d} in {log.place.name}, which nobody has signed yet, holds no event")
+    for refused in (lambda: writing.append(events(end, end + 1)), lambda: AuditLog(log.place).size(), log.seal):
+        with pytest.raises(AuditDamaged, match=f"events/{end:016d} holds no event"):
+            refused()
+    path.unlink()
+    assert AuditLog(log.place).append(events(end, 1020)) == 1020 - end
+    log.seal()
+    assert log.said() == []
+
+
+def test_a_batch_far_behind_the_end_takes_no_event_after_it(log: Spoilable) -> None:
+    far = 9_999_999_999_999_998
+    (log.root / batch_path(far)).write_bytes(write_batch(Batch(far, bytes(SALT), events(1, 2))))
+    with pytest.raises(AuditDamaged, match="does not go on from event 1,000"):
+        AuditLog(log.place).append(events(1000, 1001))
+    [words] = log.said()
+    assert "does not go on from event 1,000" in words
+
+
+def test_a_file_among_the_events_that_is_none_is_named(log: Spoilable) -> None:
+    for name in ("00000000000000003", "evil"):
+        (log.root / "events" / name).write_bytes(b"x")
+    assert log.said() == [
+        f"events/{name} in {log.place.name} is no file of this log: somebody put it there"
+        for name in ("00000000000000003", "evil")
+    ]
