@@ -17,7 +17,7 @@ from posthouse.broker import Frame
 from posthouse.errors import ArchiveDamaged
 from posthouse.history.archive.places import Place
 from posthouse.history.archive.reading import Archived
-from posthouse.history.archive.rows import NO_KEY, Row
+from posthouse.history.archive.rows import NO_KEY, Row, travelled
 
 GROUP = 4 * 2**20
 """Bytes of a group of rows, about: whoever reads a file has one of them in memory."""
@@ -55,12 +55,13 @@ SCHEMA = pa.schema(
         pa.field("headers", pa.map_(pa.string(), pa.string()), nullable=False),
         pa.field("body", pa.binary(), nullable=False),
         pa.field("digest", pa.binary(16), nullable=False),
+        pa.field("exact", pa.binary()),
     ],
     metadata={"posthouse.archive": "1"},
 )
 """Format 1. Columns may be added behind; what is there keeps its meaning."""
 DICTIONARIES = [field.name for field in SCHEMA if pa.types.is_dictionary(field.type)] + ["headers.key_value.key"]
-PLAIN = ("body", "digest", "headers")
+PLAIN = ("body", "digest", "headers", "exact")
 """Columns of which nobody needs to know the least and the greatest value."""
 
 
@@ -202,7 +203,7 @@ def events_of(batch: pa.RecordBatch) -> list[Archived]:
     """The events of some rows, whose frames are as they travelled."""
     names = (
         "topic", "partition", "offset", "position", "id", "type", "tenant", "key", "sequence", "lineage", "retention",
-        "frame_id", "frame_key", "headers", "body",
+        "frame_id", "frame_key", "headers", "body", "exact",
     )  # fmt: skip
     columns = [batch.column(name).to_pylist() for name in names]
     times = batch.column("received").cast(pa.int64()).to_pylist()
@@ -212,16 +213,15 @@ def events_of(batch: pa.RecordBatch) -> list[Archived]:
 def _event(
     time: int, topic: str, partition: int, offset: int, position: str | None, id: str, type: str, tenant: str,
     key: str | None, sequence: int | None, lineage: int, retention: str, frame_id: str | None, frame_key: str | None,
-    headers: Sequence[tuple[str, str]], body: bytes,
+    headers: Sequence[tuple[str, str]], body: bytes, exact: bytes | None,
 ) -> Archived:  # fmt: skip
     derived = None if key is None else f"{tenant}:{key}"
-    frame = Frame(
-        topic=topic,
-        id=id if frame_id is None else frame_id,
-        body=body,
-        key=derived if frame_key is None else None if frame_key == NO_KEY else frame_key,
-        headers=dict(headers),
-    )
+    if exact is None:
+        own_id, own_headers = id if frame_id is None else frame_id, dict(headers)
+        own_key = derived if frame_key is None else None if frame_key == NO_KEY else frame_key
+    else:
+        own_id, own_key, own_headers = travelled(exact)
+    frame = Frame(topic=topic, id=own_id, body=body, key=own_key, headers=own_headers)
     return Archived(
         frame=frame,
         position=position if position is not None else offset if partition == 0 else f"{partition}:{offset}",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from posthouse.broker import Delivery
+import msgspec
+
+from posthouse.broker import Delivery, Frame
 from posthouse.clock import day_of
 from posthouse.errors import DecodeError
 from posthouse.events import PLATFORM, Event, decode_any
@@ -57,6 +60,8 @@ class Row(NamedTuple):
     headers: list[tuple[str, str]]
     body: bytes
     digest: bytes
+    exact: bytes | None
+    """Id, key and headers of the frame as they travelled, where the columns cannot say them."""
 
     @property
     def weight(self) -> int:
@@ -121,13 +126,39 @@ def row_of(delivery: Delivery) -> Row:
         None if defect is None else storable(defect),
         headers,
         frame.body,
-        digest_of(frame.topic, event.tenant, event.id, frame.body),
+        digest_of(frame.topic, event.tenant, event.id if defect is None else frame.id, frame.body),
+        exact_of(frame, headers, frame_key),
     )
+
+
+def exact_of(frame: Frame, headers: Sequence[tuple[str, str]], key: str | None) -> bytes | None:
+    """What the columns would rewrite, or could not tell from nothing; None where they say it all."""
+    plain = frame.id == storable(frame.id) and frame.key == key and key != NO_KEY
+    if plain and headers == list(frame.headers.items()):
+        return None
+    said = (_raw(frame.id), None if frame.key is None else _raw(frame.key))
+    return msgspec.msgpack.encode((*said, [(_raw(name), _raw(value)) for name, value in frame.headers.items()]))
+
+
+def travelled(exact: bytes) -> tuple[str, str | None, dict[str, str]]:
+    """Id, key and headers of a frame, out of `exact_of`."""
+    id, key, headers = msgspec.msgpack.decode(exact, type=tuple[bytes, bytes | None, list[tuple[bytes, bytes]]])
+    return _text(id), None if key is None else _text(key), {_text(name): _text(value) for name, value in headers}
+
+
+def _raw(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="surrogatepass")
 
 
 def digest_of(topic: str, tenant: str, id: str, body: bytes) -> bytes:
     """What tells events apart: another tenant's event of the same id, and the same id around another body, are others."""
-    found = hashlib.blake2b(f"{len(topic)} {len(tenant)} {len(id)} {topic}{tenant}{id}".encode(), digest_size=16)
+    found = hashlib.blake2b(
+        f"{len(topic)} {len(tenant)} {len(id)} {topic}{tenant}{id}".encode(errors="surrogatepass"), digest_size=16
+    )
     found.update(body)
     return found.digest()
 
