@@ -37,3 +37,11 @@ async def test_an_archive_holds_what_was_logged_or_the_event_is_named(tmp_path: 
         ("changed", one.id),
         ("removed", "more"),
     ]
+    log = AuditLog(Folder(tmp_path / "third"))
+    headers = {**one.headers, "trace": "a"}
+    log.append([travelled(Frame(topic=one.topic, id=one.id, body=one.body, key="", headers=headers)), travelled(one)])
+    [finding] = await beside(log.place, reader)
+    assert finding.words == (
+        f"event {one.id}, logged at position 0, is another one in the archive: its key is {one.key!r} there, and '' was logged; "
+        "its header 'trace' is missing there"
+    )
