@@ -62,8 +62,8 @@ class ArchiveReader(Protocol):
     """Every method may raise ArchiveUnavailable, or ArchiveDamaged where a file is not what was written."""
 
     def read(self, wanted: Range, *, batch: int = 500) -> AsyncIterator[Sequence[Archived]]:
-        """The events of a range, each once, at most `batch` at a time; those of one topic and key in the order of the log. What is in the
-        archive when it begins is read, whatever is compacted meanwhile. Memory does not grow with the range."""
+        """The events of a range, each once, at most `batch` at a time; those of one topic and key in the order of their offsets,
+        which is that of the log unless the topic was deleted and made anew. What is in the archive when it begins is read, whatever is compacted meanwhile. Memory does not grow with the range."""
         ...
 
     async def count(self, wanted: Range) -> int:
