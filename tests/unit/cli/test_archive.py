@@ -67,6 +67,14 @@ def test_status_says_how_far_it_is(shop: str) -> None:
     assert (topic["reach"]["events"], topic["pending"], topic["lost"]) == (10, 0, False)
 
 
+def test_verify_finds_a_log_that_was_cut_by_what_the_database_knows(shop: str, tmp_path: Path) -> None:
+    last = max((tmp_path / "archive" / "log").iterdir())
+    last.unlink()
+    code, said = run("verify", shop)
+    assert code == 1
+    assert f"log: log/{last.name}: it is missing: the database knows entries up to" in said
+
+
 def test_verify_ends_with_a_code_and_names_what_is_wrong(shop: str, tmp_path: Path) -> None:
     assert run("verify", shop)[0] == 0
     assert "sound: 10 events in 1 file" in run("verify", f"file://{tmp_path}/archive")[1]

@@ -125,3 +125,25 @@ async def test_objects_of_a_plan_that_stands_are_not_foreign(archive: Path) -> N
     about.write_bytes(b"half")
     name = about.relative_to(archive).as_posix()
     assert verify(open_place(f"file://{archive}"), planned=lambda: [name]).sound
+
+
+async def test_what_is_written_while_it_is_verified_is_neither_foreign_nor_beyond_the_log(archive: Path) -> None:
+    last = max((archive / "log").iterdir())
+    entry = last.read_bytes()
+    name = msgspec.json.decode(entry, type=Entry).add[0].name
+    file = (archive / name).read_bytes()
+    last.unlink()
+    for added in msgspec.json.decode(entry, type=Entry).add[1:]:
+        (archive / added.name).rename(archive / added.name.replace(".parquet", ".later"))
+    (archive / name).unlink()
+
+    def planned() -> Sequence[str]:
+        (archive / name).write_bytes(file)  # a member goes on, after everything was listed
+        for added in msgspec.json.decode(entry, type=Entry).add[1:]:
+            (archive / added.name.replace(".parquet", ".later")).rename(archive / added.name)
+        last.write_bytes(entry)
+        return []
+
+    listed = [found.name for found in open_place(f"file://{archive}").names("data/") if found.name.endswith(".later")]
+    found = verify(open_place(f"file://{archive}"), planned=planned)
+    assert [(each.kind, each.name) for each in found.findings if each.fault and each.name not in listed] == []
