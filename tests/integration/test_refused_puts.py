@@ -13,6 +13,7 @@ from posthouse.contracts.release import LATEST, hash_of, pointer_in
 from posthouse.errors import ArchiveUnavailable, AuditUnavailable, ConfigurationError
 from posthouse.history.archive.journal import MARKER, Journal, read_marker
 from posthouse.history.archive.places import open_place as open_archive
+from posthouse.history.archive.places import prove
 from posthouse.history.audit.log import AuditLog, seal
 from posthouse.history.audit.place import open_place
 from posthouse.history.sweep import Sweep
@@ -121,3 +122,9 @@ async def test_two_archives_never_share_a_bucket_because_a_marker_was_refused(s3
     assert found.id == "of a"
     for _, store in journals:
         await store.aclose()
+
+
+def test_a_store_whose_first_answer_was_lost_keeps_its_word_all_the_same(s3: ConflictingS3) -> None:
+    s3.lost["probe/"] = 1
+    prove(open_archive(s3.url.removesuffix("&allow_http=true")))
+    assert s3.objects == {}

@@ -210,7 +210,7 @@ class S3Broker:
         for topic in {*topology.topics, *(topic for _, topic in read)}:
             made = Made(self._partitions)
             new = [await self._bucket.put(_path("topics", topic), made, over=None) for _ in range(2)]
-            if new[1]:
+            if all(new):
                 raise BrokerError("this store writes over an object though told not to: it cannot keep a log")
         for group, topic in read:
             await self._log.edit(group, topic, lambda ledger: None)

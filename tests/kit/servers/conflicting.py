@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,13 +14,14 @@ CONFLICT = b"<Error><Code>ConditionalRequestConflict</Code></Error>"
 
 class ConflictingS3:
     """`conflicts`: how many puts to come are refused for names that begin so, below the prefix `p/` of the bucket `b`.
-    `objects`: what it holds, by name."""
+    `lost`: how many are stored and answered with 500. `objects`: what it holds, by name."""
 
     def __init__(self, port: int) -> None:
         self.options = f"region=us-east-1&endpoint=http://127.0.0.1:{port}&allow_http=true"
         self.url = f"s3://b/p?{self.options}"
         self.objects: dict[str, bytes] = {}
         self.conflicts: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
         self._lock = Lock()
 
     def put(self, name: str, data: bytes, *, if_none: bool) -> tuple[int, bytes]:
@@ -31,6 +33,10 @@ class ConflictingS3:
             if if_none and name in self.objects:
                 return 412, b""
             self.objects[name] = data
+            for start, left in self.lost.items():
+                if left and name.startswith(start):
+                    self.lost[start] -= 1
+                    return 500, b""
             return 200, b""
 
 
@@ -51,6 +57,18 @@ def conflicting_s3() -> Iterator[ConflictingS3]:
             self._answer(*((404, b"") if found is None else (200, found)))
 
         do_HEAD = do_GET
+
+        def do_DELETE(self) -> None:
+            made.objects.pop(self._name(), None)
+            self._answer(204, b"")
+
+        def do_POST(self) -> None:
+            wanted = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            keys = re.findall("<Key>p/(.*?)</Key>", wanted)
+            for key in keys:
+                made.objects.pop(key, None)
+            gone = "".join(f"<Deleted><Key>p/{key}</Key></Deleted>" for key in keys)
+            self._answer(200, f"<DeleteResult>{gone}</DeleteResult>".encode())
 
         def _name(self) -> str:
             return self.path.partition("?")[0].removeprefix("/b/p/").replace("%2F", "/")
