@@ -16,7 +16,7 @@ HIDDEN = "…"
 MOST_WORDS = 2_000
 """Characters of an error's words that are kept."""
 
-CARRIED = re.compile(r"(?:⟨|\\+u27e8)sealed ([A-Za-z0-9+/=]{8,})(?:⟩|\\+u27e9)?", re.IGNORECASE)
+CARRIED = re.compile(r"(?:⟨|(?<!\\)\\+u27e8)sealed ([A-Za-z0-9+/=]{8,})(?:⟩|\\+u27e9)?", re.IGNORECASE)
 """A secret text that a saga was given to pass on, with its proof, also as JSON inside of a text writes it."""
 
 TOKENS = ("nats", "tls", "ws", "wss", "http", "https")
