@@ -38,7 +38,12 @@ class RestartablePostgres:
         if self._user is not None:
             os.chown(self._place, self._user, -1)
         command = [str(self._folder / "initdb"), "-D", str(self._place / "data"), "-U", "postgres", "--auth=trust"]
-        subprocess.run([*command, "--no-sync"], user=self._user, cwd="/", capture_output=True, check=True)
+        for left in reversed(range(3)):
+            made = subprocess.run([*command, "--no-sync"], user=self._user, cwd="/", capture_output=True, check=False)
+            if made.returncode >= 0 or not left:
+                made.check_returncode()
+                return
+            shutil.rmtree(self._place / "data", ignore_errors=True)  # a signal ended it, as on a crowded machine
 
     def start(self) -> None:
         settings = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
