@@ -54,7 +54,7 @@ COLUMNS = {
     ),
     "value": 4 * LONGEST_INDEXED,
     "job": 36,
-    "replay": 36,
+    "replay": 36 + 1 + MAX_LENGTH,
 }
 """How long a text in a column can be. An id is also remembered with `#` and a digest, or as a fact: that is the longest.
 Of an indexed field 255 characters are kept, or a digest. What begins no story has its id as its correlation."""
