@@ -231,10 +231,10 @@ async def append_in_block(shop: Shop, n: int) -> None:
 
 
 async def record(shop: Shop, n: int) -> None:
-    """All rows, the last ones first or the first ones first."""
-    assert await shop.service.record(
-        "UPDATE stock SET n = n + 1 WHERE name >= 'k1'", (), Placed(order_id=KEYS[n % 3]), tenant="t1"
-    )
+    """All rows, and those in one order: else two such statements wait for each other by themselves, as the rows happen to lie."""
+    rows = "SELECT name FROM stock WHERE name >= 'k1' ORDER BY name FOR UPDATE"
+    sql = f"UPDATE stock SET n = n + 1 WHERE name IN ({rows})"
+    assert await shop.service.record(sql, (), Placed(order_id=KEYS[n % 3]), tenant="t1")
 
 
 async def joined_append(shop: Shop, n: int) -> None:
